@@ -1,6 +1,6 @@
-"""Where the three example plugins are: in a checkout beside the documents, in an installed wheel inside the package.
+"""Where the example plugins are: in a checkout beside the documents, in a wheel inside the package.
 
-The demo, the guides and their tests use the same three folders, so there is one function that finds them.
+The demo, the guides and their tests use the same folders, so there is one function that finds them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ def examples_folder() -> Path:
 
     Raises FileNotFoundError where neither place exists, which only a damaged installation can bring about.
     """
+    installed = _PACKAGE / "example_plugins"
     checkout = _PACKAGE.parent / "docs" / "examples"
-    for folder in (_PACKAGE / "example_plugins", checkout):
+    for folder in (installed, checkout):
         if folder.is_dir():
             return folder
-    raise FileNotFoundError(f"the example plugins are missing: neither {_PACKAGE / 'example_plugins'} nor {checkout}")
+    raise FileNotFoundError(f"the example plugins are missing: neither {installed} nor {checkout} is a folder")

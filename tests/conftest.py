@@ -1,7 +1,7 @@
-"""What every test stands on: a home of its own, an environment without anybody's credentials, one async backend.
+"""What every test stands on: a home of its own, nobody's credentials in the environment, one async backend.
 
-Three rules live here because no single test can keep them: a test that needs the real Claude Code is skipped on a
-laptop without it and fails in CI; soak tests run only when asked for; and a session leaves no child process behind.
+Three rules live here because no single test can keep them: a test that needs the real Claude Code is skipped
+on a laptop without it and fails in CI; soak tests run only when asked for; a session leaves no child behind.
 """
 
 from __future__ import annotations
@@ -32,23 +32,26 @@ settings.load_profile("full" if SOAK else "reduced")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take credentials and settings of the person who runs the tests out of the environment, for children too."""
+    """Take the credentials and settings of whoever runs the tests out of the environment, for children too."""
     for name in list(os.environ):
         if name.startswith(SCRUBBED_PREFIXES) and name not in KEPT_VARIABLES:
             del os.environ[name]
 
 
 def claude_program() -> Path | None:
-    """The Claude Code program, from the path or from inside the SDK's wheel; the SDK is not imported (seconds)."""
-    on_path = shutil.which("claude")
-    if on_path:
-        return Path(on_path)
+    """The Claude Code program that the SDK would start, its own or the path's; None without the SDK or either.
+
+    The SDK is looked for and not imported: importing it takes seconds.
+    """
     spec = importlib.util.find_spec("claude_agent_sdk")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
+    if spec is None:
+        return None
+    for folder in spec.submodule_search_locations or ():
         bundled = Path(folder) / "_bundled" / "claude"
         if os.access(bundled, os.X_OK):
             return bundled
-    return None
+    on_path = shutil.which("claude")
+    return Path(on_path) if on_path else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -76,7 +79,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A test that forgets the `home` fixture writes into a temporary folder, never into a person's ~/.buzz."""
+    """A test that forgets the `home` fixture writes to a temporary folder, never to a person's ~/.buzz."""
     os.environ["BUZZ_HOME"] = str(tmp_path_factory.mktemp("unasked") / "home")
     yield
     os.environ.pop("BUZZ_HOME", None)
