@@ -1,0 +1,198 @@
+"""What a harness is: the way from a turn to a program that runs an agent, and back.
+
+A harness is a plugin like any other (`ctx.agents.registerHarness`) and imports `buzz_author` only. It reaches processes
+and tools through the `SessionHost` that it is handed; the host serialises the turns of a session, so `send` is never
+called while a turn runs (HAR-02).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import attrs
+
+from buzz_author.errors import BuzzError
+from buzz_author.events import HarnessEvent
+from buzz_author.instructions import AgentHandle
+from buzz_author.json_values import JsonObject
+from buzz_author.tools import GateDecision, Tool, ToolRequest, ToolResult
+from buzz_author.turns import Turn
+
+Policy = Literal["ask", "plugin-tools-only", "read-only", "all"]
+ErrorKind = Literal[
+    "authentication",
+    "rate-limit",
+    "overloaded",
+    "invalid-request",
+    "connection",
+    "timeout",
+    "process-died",
+    "unknown",
+]
+
+
+@attrs.frozen
+class HarnessError(BuzzError):
+    """One shape for the faults of every harness and model.
+
+    `status` is the HTTP status where there was one, `native` what the program itself said, `retryable` whether the same
+    turn may succeed later.
+    """
+
+    kind: ErrorKind
+    native: str
+    status: int | None = None
+    retryable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}{f' ({self.status})' if self.status else ''}: {self.native}"
+
+
+@attrs.frozen
+class Capabilities:
+    """What a harness can carry. `carries_sections` is false where it builds its own prompt and calls none of
+    `ctx.agents.harness`; the host then records the bare message, and the audit says so (TRN-03)."""
+
+    carries_sections: bool = True
+    steer: Literal["folds", "queues", "none"] = "none"
+    tools: Literal["in-process", "rpc", "mcp", "none"] = "none"
+    skills: bool = False
+    resume: bool = False
+    permission_requests: bool = False
+    native_hooks: frozenset[str] = frozenset()
+
+
+@attrs.frozen
+class Probe:
+    """Whether the program is here: its version and path, or the fault that keeps it from running."""
+
+    version: str | None = None
+    path: Path | None = None
+    fault: str | None = None
+
+
+@attrs.frozen
+class Gateway:
+    """Where a session's tools are served: a loopback address and the bearer token for this session alone."""
+
+    url: str
+    token: str = attrs.field(repr=False)
+
+
+@attrs.frozen
+class SessionSpec:
+    """What a session is made of. `config_dir` is the harness's own folder, kept between sessions; `model_url` an
+    endpoint to use instead of the provider's; `resume` the harness's own id of an earlier session."""
+
+    session: str
+    agent: AgentHandle
+    cwd: Path
+    config_dir: Path
+    system_prompt: str
+    model: str | None = None
+    effort: str | None = None
+    model_url: str | None = None
+    resume: str | None = None
+    tools: tuple[Tool, ...] = ()
+    skills_dir: Path | None = None
+    external_servers: JsonObject = attrs.field(factory=dict)
+    policy: Policy = "plugin-tools-only"
+
+
+class Process(Protocol):
+    """A child process that dies with its owner, and with the host."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    @property
+    def stdin(self) -> asyncio.StreamWriter: ...
+    @property
+    def stdout(self) -> asyncio.StreamReader: ...
+    @property
+    def stderr(self) -> asyncio.StreamReader: ...
+    async def wait(self) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class SessionHost(Protocol):
+    """All that a harness session may ask of the host."""
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Process:
+        """Start a program whose whole tree dies with the session, and with the host."""
+        ...
+
+    def launcher(self, program: Path) -> Path:
+        """A program that starts `program` the same way, for an SDK that does the spawning by itself."""
+        ...
+
+    async def call_tool(self, call_id: str, name: str, arguments: JsonObject) -> ToolResult: ...
+    async def gate(self, call: ToolRequest) -> GateDecision: ...
+
+    @property
+    def gateway(self) -> Gateway: ...
+
+
+class HarnessSession(Protocol):
+    """One running conversation with a program."""
+
+    @property
+    def native_id(self) -> str | None:
+        """The program's own id, for `SessionSpec.resume`; None before there is one."""
+        ...
+
+    async def send(self, turn: Turn) -> None:
+        """Start a turn. Returns once the program has it; what follows arrives as events."""
+        ...
+
+    async def steer(self, turn: Turn) -> None:
+        """Hand a message to the running turn; how it went arrives as `SteerSettled`."""
+        ...
+
+    async def interrupt(self) -> None: ...
+
+    async def answer(
+        self,
+        request_id: str,
+        decision: Literal["allow", "deny"],
+        *,
+        reason: str | None = None,
+        reply: str | None = None,
+    ) -> None: ...
+
+    def events(self) -> AsyncIterator[HarnessEvent]:
+        """One stream for the whole session; it ends with `SessionEnded`. There is one `TurnEnded` for each
+        `TurnStarted` and one `SteerSettled` for each steer, even when the program dies."""
+        ...
+
+    async def close(self, *, deadline_s: float) -> None:
+        """End the program within `deadline_s` seconds, by force if it must be."""
+        ...
+
+
+class Harness(Protocol):
+    """A kind of program that can run an agent's turns."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def probe(self) -> Probe:
+        """What is installed; starts no session."""
+        ...
+
+    def encode(self, text: str, spec: SessionSpec) -> str:
+        """The text as it must be handed to the program so that the model reads `text`. Pure; identity for most."""
+        ...
+
+    async def open(self, spec: SessionSpec, host: SessionHost) -> HarnessSession:
+        """Start or resume a session. Raises `HarnessError`."""
+        ...
