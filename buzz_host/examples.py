@@ -20,4 +20,4 @@ def examples_folder() -> Path:
     for folder in (installed, checkout):
         if folder.is_dir():
             return folder
-    raise FileNotFoundError(f"the example plugins are missing: neither {installed} nor {checkout} is a folder")
+    raise FileNotFoundError(f"the example plugins are missing: neither {installed} nor {checkout}")

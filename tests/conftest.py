@@ -25,21 +25,21 @@ REDUCED_EXAMPLES = 60
 FULL_EXAMPLES = 2000
 
 # Two cores are shared by everything that runs: a deadline per example would measure the neighbours.
-_shared = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
-settings.register_profile("reduced", max_examples=REDUCED_EXAMPLES, stateful_step_count=20, **_shared)
-settings.register_profile("full", max_examples=FULL_EXAMPLES, stateful_step_count=50, **_shared)
+shared = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("reduced", shared, max_examples=REDUCED_EXAMPLES, stateful_step_count=20)
+settings.register_profile("full", shared, max_examples=FULL_EXAMPLES, stateful_step_count=50)
 settings.load_profile("full" if SOAK else "reduced")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the credentials and settings of whoever runs the tests out of the environment, for children too."""
+    """Take the credentials and settings of whoever runs the tests out of the environment."""
     for name in list(os.environ):
         if name.startswith(SCRUBBED_PREFIXES) and name not in KEPT_VARIABLES:
             del os.environ[name]
 
 
 def claude_program() -> Path | None:
-    """The Claude Code program that the SDK would start, its own or the path's; None without the SDK or either.
+    """The Claude Code program that the SDK would start: its own, else the path's; None where either is missing.
 
     The SDK is looked for and not imported: importing it takes seconds.
     """
