@@ -1,0 +1,229 @@
+"""What stands in `buzz.toml`, read into values: strict about types, lenient about keys that it does not know.
+
+A wrong type is one line with the key's path, what was expected and what was found. An unknown key is a warning with a
+suggestion, because a file that a newer version wrote must not stop an older one. `signature` tells for the price of
+one stat whether the file has changed since.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import attrs
+
+from buzz_author.errors import BuzzError
+from buzz_author.json_values import JsonObject, JsonValue
+from buzz_host.settings.home import Home
+
+FILE_NAME: Final = "buzz.toml"
+DEFAULT_AGENT: Final = "main"
+
+Signature: TypeAlias = tuple[int, int, int, int] | None
+KeyPath: TypeAlias = tuple[str, ...]
+
+_TOP_KEYS: Final = ("agents", "default_agent", "disabled_tool_plugins", "forced_enabled_tool_plugins", "plugins")
+_AGENT_KEYS: Final = ("plugins_off", "plugins_on")
+
+
+class SettingsError(BuzzError):
+    """`buzz.toml` cannot be read or written; the message is one line that says where and what to do."""
+
+
+@attrs.frozen
+class AgentSettings:
+    """`[agents.<name>]`: the plugins that the person switched on and off for one agent alone (REG-01)."""
+
+    plugins_on: tuple[str, ...] = ()
+    plugins_off: tuple[str, ...] = ()
+
+
+NO_AGENT_SETTINGS: Final = AgentSettings()
+_NO_SETTINGS: Final[JsonObject] = MappingProxyType({})
+
+
+@attrs.frozen
+class Settings:
+    """Everything that `buzz.toml` says; the defaults where it is silent or missing.
+
+    `plugins` holds each plugin's own settings (`ctx.settings`). `warnings` are lines for people, one for each key that
+    is not known here.
+    """
+
+    disabled_tool_plugins: tuple[str, ...] = ()
+    forced_enabled_tool_plugins: tuple[str, ...] = ()
+    default_agent: str = DEFAULT_AGENT
+    agents: Mapping[str, AgentSettings] = attrs.field(factory=lambda: MappingProxyType({}))
+    plugins: Mapping[str, JsonObject] = attrs.field(factory=lambda: MappingProxyType({}))
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, home: Home) -> Settings:
+        """The settings of `home`. Raises `SettingsError` for a file that cannot be read, is no TOML, or has a value of
+        a wrong type."""
+        return cls.parse(read_text(home))
+
+    @classmethod
+    def parse(cls, text: str) -> Settings:
+        """The settings that stand in `text`. Raises `SettingsError` as `read` does."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(_broken(str(error), text)) from None
+        except RecursionError:
+            raise SettingsError(f"{FILE_NAME}: its values are nested too deeply") from None
+        warnings = _unknown(table, _TOP_KEYS, ())
+        agents = {}
+        for name, entry in _table(table, ("agents",)).items():
+            path = ("agents", name)
+            agent = _as_table(entry, path)
+            warnings += _unknown(agent, _AGENT_KEYS, path)
+            agents[name] = AgentSettings(_names(agent, (*path, "plugins_on")), _names(agent, (*path, "plugins_off")))
+        plugins = {
+            name: _frozen_table(_as_table(entry, ("plugins", name)), ("plugins", name))
+            for name, entry in _table(table, ("plugins",)).items()
+        }
+        return cls(
+            disabled_tool_plugins=_names(table, ("disabled_tool_plugins",)),
+            forced_enabled_tool_plugins=_names(table, ("forced_enabled_tool_plugins",)),
+            default_agent=_text(table, ("default_agent",), DEFAULT_AGENT),
+            agents=MappingProxyType(agents),
+            plugins=MappingProxyType(plugins),
+            warnings=tuple(warnings),
+        )
+
+    def agent(self, name: str) -> AgentSettings:
+        """What is set for the agent `name`; empty where nothing is."""
+        return self.agents.get(name, NO_AGENT_SETTINGS)
+
+    def plugin(self, name: str) -> JsonObject:
+        """The own settings of the plugin `name`; empty where there are none."""
+        return self.plugins.get(name, _NO_SETTINGS)
+
+
+def signature(home: Home) -> Signature:
+    """What changes whenever `buzz.toml` does: asked before each turn, it costs one stat. None: there is no file.
+
+    Raises `SettingsError` where even that may not be asked.
+    """
+    try:
+        found = home.config.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{home.config}: cannot be read ({error.strerror})") from None
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def read_text(home: Home) -> str:
+    """The text of `buzz.toml`, without a byte-order mark; empty where there is no file."""
+    try:
+        return home.config.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{home.config}: is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except OSError as error:
+        raise SettingsError(f"{home.config}: cannot be read ({error.strerror})") from None
+
+
+def _broken(message: str, text: str) -> str:
+    # tomllib says the place at the end of its message, or that the document ended.
+    placed = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
+    if placed:
+        what, line, column = placed[1], int(placed[2]), int(placed[3])
+    else:
+        lines = text.split("\n")
+        what, line, column = message.removesuffix(" (at end of document)"), len(lines), len(lines[-1]) + 1
+    return f"{FILE_NAME}: line {line}, column {column}: {' '.join(what.split())}"
+
+
+def _unknown(table: Mapping[str, object], known: Sequence[str], path: KeyPath) -> list[str]:
+    lines = []
+    for key in table:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(known)}"
+            lines.append(f"{FILE_NAME}: {dotted((*path, key))}: this key is not known; {hint}")
+    return lines
+
+
+def _table(table: Mapping[str, object], path: KeyPath) -> Mapping[str, object]:
+    return _as_table(table.get(path[-1], {}), path)
+
+
+def _as_table(value: object, path: KeyPath) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise wrong(path, "a table", value)
+    return value
+
+
+def _text(table: Mapping[str, object], path: KeyPath, default: str) -> str:
+    value = table.get(path[-1], default)
+    if not isinstance(value, str):
+        raise wrong(path, "a text", value)
+    return value
+
+
+def _names(table: Mapping[str, object], path: KeyPath) -> tuple[str, ...]:
+    value = table.get(path[-1], [])
+    if not isinstance(value, list):
+        raise wrong(path, "a list of texts", value)
+    for number, each in enumerate(value):
+        if not isinstance(each, str):
+            raise wrong((*path[:-1], f"{path[-1]}[{number}]"), "a text", each)
+    return tuple(dict.fromkeys(value))
+
+
+def _frozen_table(table: Mapping[str, object], path: KeyPath) -> JsonObject:
+    return MappingProxyType({key: _frozen(value, (*path, key)) for key, value in table.items()})
+
+
+def _frozen(value: object, path: KeyPath) -> JsonValue:
+    """A JSON value that nobody can change: a plugin is handed this one as its settings."""
+    if isinstance(value, Mapping):
+        return _frozen_table(value, path)
+    if isinstance(value, list):
+        return tuple(_frozen(each, (*path[:-1], f"{path[-1]}[{n}]")) for n, each in enumerate(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise wrong(path, "a finite number", value)
+    if isinstance(value, str | bool | int | float):
+        return value
+    raise wrong(path, "a text, number, true, false, list or table (a date or time goes in quotes)", value)
+
+
+def wrong(path: KeyPath, expected: str, value: object) -> SettingsError:
+    """The error for a value of a wrong type: key path, expected, found."""
+    return SettingsError(f"{FILE_NAME}: {dotted(path)}: expected {expected}, found {_found(value)}")
+
+
+def dotted(path: KeyPath) -> str:
+    """A key's path as TOML writes it, quoted where it has to be."""
+    return ".".join(key if re.fullmatch(r"[\w-]+(\[\d+\])?", key, re.ASCII) else _quoted(key) for key in path)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    shown = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in escaped)
+    return f'"{shown if len(shown) <= 80 else shown[:77] + "..."}"'
+
+
+def _found(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"the text {_quoted(value)}"
+        case int() | float():
+            return f"the number {value}"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "a table"
+        case _:
+            return "a date or time"
