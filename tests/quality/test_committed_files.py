@@ -51,7 +51,7 @@ def test_no_lock_file_with_download_addresses_is_committed() -> None:
     "line",
     [
         "index-url = " + "https://mirror.example/",
-        "see " + "https://files.example/a-1.0.whl",
+        "see https:" + "//files.example/a-1.0.whl",
         "cd " + "/" + "work/main",
         "open " + "/" + "home/someone/x",
         '"resolved": ' + '"https://mirror.example/a"',
