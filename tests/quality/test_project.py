@@ -57,22 +57,38 @@ def test_what_ci_runs_can_be_run() -> None:
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-def test_a_wheel_holds_every_committed_file_of_the_packages_and_the_examples(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an unpacked wheel of this tree."""
+    folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        held = set(archive.namelist())
+    (built,) = folder.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(folder / "unpacked")
+    return folder / "unpacked"
+
+
+def test_a_wheel_holds_every_committed_file_of_the_packages_and_the_examples(wheel: Path) -> None:
     expected = {
         relative(file).replace("docs/examples/", "buzz_host/example_plugins/")
         for file in committed_files()
         if relative(file).startswith((*(f"{package}/" for package in PACKAGES), "docs/examples/"))
     }
-    assert expected <= held
-    # and nothing that is only ours: tests and documents stay in the repository
-    assert {name.partition("/")[0] for name in held if ".dist-info/" not in name} <= set(PACKAGES)
+    assert {name for name in expected if not (wheel / name).is_file()} == set()
+    # and nothing that is only the repository's: tests and documents
+    assert {path.name for path in wheel.iterdir() if path.suffix != ".dist-info"} <= set(PACKAGES)
+
+
+def test_an_installed_wheel_finds_its_examples(wheel: Path) -> None:
+    asked = subprocess.run(
+        [sys.executable, "-c", "from buzz_host.examples import examples_folder; print(examples_folder())"],
+        cwd=wheel, env={"PYTHONPATH": str(wheel)}, check=True, capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    assert Path(asked.stdout.strip()) == wheel / "buzz_host" / "example_plugins"
+    assert list((wheel / "buzz_host" / "example_plugins").glob("*/plugin.toml"))
 
 
 def test_the_console_script_and_the_harness_are_declared() -> None:
