@@ -24,6 +24,8 @@ from buzz_host.rehearsal.script import opens_event
 
 ANSWER_PATHS = frozenset({"/v1/messages"})
 COUNT_PATH = "/v1/messages/count_tokens"
+REMINDER = "<system-reminder>"
+SKILL_TOOL = "Skill"
 INTERRUPTED = "[Request interrupted by user"
 DELTAS_PER_BLOCK_MAX = 64
 DELTA_MIN_CHARACTERS = 16
@@ -64,8 +66,9 @@ def understand(body: object) -> Asked:
 def newest_user_text(body: object) -> NewestText | None:
     """The last text block of the newest user message that is a person's or the host's, not a tool's.
 
-    A text block behind a tool result belongs to the tool (a skill's body comes so), unless an event opens in it
-    or it follows the note that the user interrupted: programs merge the next message into that one.
+    After a turn that failed or was interrupted behind a tool call, programs put the next text into the message that
+    holds the tool's result. Their own texts stand there too and do not count: reminders, the note of the interruption,
+    and one block for each skill that was launched.
     """
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list):
@@ -77,7 +80,8 @@ def newest_user_text(body: object) -> NewestText | None:
         content = message.get("content")
         if isinstance(content, str):
             return NewestText(content, f"{index}.0")
-        found = _newest_block(content if isinstance(content, list) else [])
+        before = messages[index - 1] if index else None
+        found = _newest_block(content if isinstance(content, list) else [], _skill_calls(before))
         if found is not None:
             block, text = found
             return NewestText(text, f"{index}.{block}")
@@ -148,22 +152,37 @@ def _check_messages(messages: object) -> None:
                 raise NotUnderstood(f"{where}.content.{number}.text: expected a string")
 
 
-def _newest_block(blocks: list[object]) -> tuple[int, str] | None:
-    after_result = interrupted = False
+def _newest_block(blocks: list[object], skill_calls: frozenset[str]) -> tuple[int, str] | None:
+    after_result, skill_bodies = False, 0
     found: tuple[int, str] | None = None
     for number, block in enumerate(blocks):
         if not isinstance(block, dict):
             continue
         if block.get("type") == "tool_result":
-            after_result, interrupted, found = True, False, None
+            after_result, found = True, None
+            launched = block.get("tool_use_id") in skill_calls and block.get("is_error") is not True
+            skill_bodies += 1 if launched else 0
         text = block.get("text")
         if block.get("type") != "text" or not isinstance(text, str):
             continue
-        if after_result and text.startswith(INTERRUPTED):
-            interrupted = True
-        elif not after_result or interrupted or any(map(opens_event, text.split("\n"))):
+        if not after_result or any(map(opens_event, text.split("\n"))):
+            found = number, text
+        elif text.startswith((REMINDER, INTERRUPTED)):
+            continue
+        elif skill_bodies:
+            skill_bodies -= 1
+        else:
             found = number, text
     return found
+
+
+def _skill_calls(message: object) -> frozenset[str]:
+    content = message.get("content") if isinstance(message, dict) else None
+    return frozenset(
+        str(block.get("id"))
+        for block in (content if isinstance(content, list) else [])
+        if isinstance(block, dict) and block.get("type") == "tool_use" and block.get("name") == SKILL_TOOL
+    )
 
 
 def _returns(messages: list[dict[str, object]], place: str) -> tuple[ToolReturn, ...]:
@@ -181,17 +200,20 @@ def _returns(messages: list[dict[str, object]], place: str) -> tuple[ToolReturn,
             if part["type"] == "tool_use":
                 names[call_id] = str(part.get("name", ""))
             elif part["type"] == "tool_result":
-                text, is_error = _flat(part.get("content")), part.get("is_error") is True
-                returns.append(ToolReturn(call_id, names.get(call_id, ""), text, is_error))
+                text, notices = _flat(part.get("content"))
+                is_error = part.get("is_error") is True
+                returns.append(ToolReturn(call_id, names.get(call_id, ""), text, is_error, notices))
     return tuple(returns)
 
 
-def _flat(content: object) -> str:
+def _flat(content: object) -> tuple[str, tuple[str, ...]]:
+    """A tool result as text, apart from the reminders that the program appended as blocks of their own."""
     if isinstance(content, str):
-        return content
+        return content, ()
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    texts = (block["text"] if isinstance(block.get("text"), str) else f"[{block.get('type')}]" for block in blocks)
-    return "\n".join(texts)
+    texts = [block["text"] if isinstance(block.get("text"), str) else f"[{block.get('type')}]" for block in blocks]
+    notices = tuple(text for text in texts[1:] if text.startswith(REMINDER))
+    return "\n".join(text for text in texts if text not in notices), notices
 
 
 def _session(body: Mapping[str, object]) -> str:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from buzz_host.rehearsal.neutral import Answer, Asked, Called, NotUnderstood, Said, ToolReturn, estimated_tokens
-from buzz_host.rehearsal.script import Call, Echo, Report, Say, Step, steps_of_text
+from buzz_host.rehearsal.script import Call, Echo, Report, Say, Step, opens_event, steps_of_text
 
 CALL_ID_PREFIX = "toolu_rehearsal_"
 COUNTED_FAULTS_MAX = 10_000
@@ -117,29 +117,34 @@ def _part(asked: Asked, index: int, part: Say | Echo | Report | Call) -> Said | 
 
 
 def _told(returns: tuple[ToolReturn, ...]) -> str:
-    """What the tools of the newest answer gave back, word for word."""
+    """What the tools of the newest answer gave back, word for word, and which messages came with it."""
     latest = _step_of_call(returns[-1].call_id)
     shown = [returned for returned in returns if _step_of_call(returned.call_id) == latest]
-    return "\n".join(
+    lines = [
         f"rehearsal: {returned.name or 'a tool'} {'failed' if returned.is_error else 'returned'}: {returned.text}"
         for returned in shown
-    )
+    ]
+    arrived = (notice for returned in shown for notice in returned.notices if any(map(opens_event, notice.split("\n"))))
+    return "\n".join([*lines, *(f"rehearsal: a message arrived meanwhile. {_sections(notice)}" for notice in arrived)])
 
 
 def _reported(text: str) -> str:
     """The default answer: that no model was called, and which sections the text holds, by plugin."""
+    return f"rehearsal: no model was called. {_sections(text)}"
+
+
+def _sections(text: str) -> str:
     from buzz_author.sections import parse  # here and not above: it costs more than the rest of the server
 
-    plain = "rehearsal: no model was called."
     size = len(text.encode("utf-8", "surrogatepass"))
     try:
         sections = parse(text)
     except Exception as error:  # the code under test must not silence its own witness
-        return f"{plain} The sections could not be parsed: {type(error).__name__}: {error}. {size} bytes received."
+        return f"The sections could not be parsed: {type(error).__name__}: {error}. {size} bytes received."
     if not sections:
-        return f"{plain} No sections in the {size} bytes received."
+        return f"No sections in the {size} bytes received."
     shown = []
     for section in sections:
         attributes = "".join(f" {name}={value}" for name, value in section.attributes)
         shown.append(f"{section.tag}{attributes} ({len(section.body.encode('utf-8', 'surrogatepass'))} bytes)")
-    return f"{plain} Sections received: {'; '.join(shown)}."
+    return f"Sections received: {'; '.join(shown)}."

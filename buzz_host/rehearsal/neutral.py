@@ -23,12 +23,16 @@ class NewestText(NamedTuple):
 
 
 class ToolReturn(NamedTuple):
-    """What a tool gave back after the newest user text; `name` is empty where the request does not tell."""
+    """What a tool gave back after the newest user text; `name` is empty where the request does not tell.
+
+    `notices` are texts that the program itself put into the tool's result, such as a message that arrived meanwhile.
+    """
 
     call_id: str
     name: str
     text: str
     is_error: bool
+    notices: tuple[str, ...] = ()
 
 
 class Asked(NamedTuple):

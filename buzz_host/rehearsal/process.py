@@ -58,11 +58,12 @@ class Rehearsal:
             record_path = (record or Path(folder) / "record.jsonl").absolute()
             with (Path(folder) / "stderr").open("w+b") as stderr:
                 process = _spawn(record_path, script.absolute() if script else None, stderr)
+                starting = asyncio.ensure_future(asyncio.to_thread(_ready, process, stderr))
                 try:
-                    ready = await asyncio.to_thread(_ready, process, stderr)
+                    ready = await asyncio.shield(starting)
                     yield cls(ready["url"], record_path, process.pid, ready["run"])
                 finally:
-                    await _ended(process)
+                    await _ended(process, starting)
 
     def requests(self) -> list[RecordedRequest]:
         """The requests that this server received so far, read from the record on disk.
@@ -124,23 +125,24 @@ def _last_words(stderr: IO[bytes]) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:STDERR_SHOWN_CHARACTERS]
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> None:
+async def _ended(process: subprocess.Popen[bytes], starting: asyncio.Future[dict[str, str]]) -> None:
     """Ends the server and collects it, even when this task is cancelled meanwhile."""
-    stopping = asyncio.ensure_future(asyncio.to_thread(_stop, process))
+    # the thread that waits for the ready line sees the end of the process; its pipe is closed only after that
+    stopping = asyncio.gather(asyncio.to_thread(_stop, process), starting, return_exceptions=True)
     cancelled: asyncio.CancelledError | None = None
     while not stopping.done():
         try:
             await asyncio.shield(stopping)
         except asyncio.CancelledError as error:
             cancelled = error
-    stopping.result()
+    if process.stdout is not None:
+        process.stdout.close()
     if cancelled is not None:
         raise cancelled
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
-    assert process.stdout is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
     try:
@@ -149,4 +151,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    process.stdout.close()

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -33,6 +33,8 @@ STATUS_MIN, STATUS_MAX = 400, 599
 SCRIPT_MAX_BYTES = 64 * 1024 * 1024
 TOOL_NAME_MAX = 256
 QUOTE_MAX_CHARACTERS = 80
+Fault = Literal["fail", "drop", "hang"]
+FAULTS: Mapping[str, Fault] = {"fail": "fail", "drop": "drop", "hang": "hang"}
 VERBS = "say, echo, report, call, wait, pace, fail, drop, hang"
 
 
@@ -67,7 +69,7 @@ class Step(NamedTuple):
     parts: tuple[Say | Echo | Report | Call, ...] = ()
     wait_s: float = 0.0
     pace_s: float = 0.0
-    fault: Literal["fail", "drop", "hang"] | None = None
+    fault: Fault | None = None
     status: int = 0
     times: int | None = 1
 
@@ -173,8 +175,8 @@ def _steps(directives: Iterable[tuple[str, str]]) -> tuple[Step, ...]:
             pending = step._replace(wait_s=_seconds(said, rest, WAIT_MAX_S))
         elif verb == "pace":
             pending = step._replace(pace_s=_seconds(said, rest, PACE_MAX_S))
-        elif verb in ("fail", "drop", "hang"):
-            steps.append(_fault(said, step, verb, rest.split()))
+        elif verb in FAULTS:
+            steps.append(_fault(said, step, FAULTS[verb], rest.split()))
         else:
             steps.append(step._replace(parts=(_part(said, verb, rest.strip()),)))
     if pending is not None:
@@ -221,7 +223,7 @@ def _call(said: str, rest: str) -> Call:
     return Call(name, arguments)
 
 
-def _fault(said: str, step: Step, verb: str, words: list[str]) -> Step:
+def _fault(said: str, step: Step, verb: Fault, words: list[str]) -> Step:
     status = 0
     if verb == "fail":
         if not words or not words[0].isdecimal() or not STATUS_MIN <= int(words[0][:9]) <= STATUS_MAX:
@@ -235,11 +237,7 @@ def _fault(said: str, step: Step, verb: str, words: list[str]) -> Step:
         times = int(number)
         if not 1 <= times <= TIMES_MAX:
             raise NotUnderstood(f"{said}: the number of times must be from 1 to {TIMES_MAX}")
-    if verb == "drop":
-        return step._replace(fault="drop", times=times)
-    if verb == "hang":
-        return step._replace(fault="hang", times=times)
-    return step._replace(fault="fail", status=status, times=times)
+    return step._replace(fault=verb, status=status, times=times)
 
 
 def _seconds(said: str, rest: str, limit_s: float) -> float:

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from buzz_host.rehearsal import anthropic
 from buzz_host.rehearsal.engine import Engine, Plan
-from buzz_host.rehearsal.neutral import Answer, Asked, Dialect, NotUnderstood
+from buzz_host.rehearsal.neutral import Asked, Dialect, NotUnderstood, Piece
 from buzz_host.rehearsal.record import Record
 
 DIALECTS: tuple[Dialect, ...] = (anthropic,)
@@ -175,32 +175,32 @@ class RequestHandler(BaseHTTPRequestHandler):
             return self._send(plan.status, dialect.failure(plan.status, plan.message))
         drop = plan.fault == "drop"
         if asked.stream:
-            return self._stream(dialect, plan.answer, plan.pace_s, drop)
-        if not drop:
+            self._stream(list(dialect.pieces(plan.answer)), plan.pace_s, drop)
+        elif drop:
+            octets = json.dumps(dialect.whole(plan.answer)).encode("ascii")
+            self._head(200, "application/json", [("Content-Length", str(len(octets)))])
+            self.wfile.write(octets[: len(octets) // 2])
+        else:
             return self._send(200, dialect.whole(plan.answer))
-        octets = json.dumps(dialect.whole(plan.answer)).encode("ascii")
-        self._head(200, "application/json", [("Content-Length", str(len(octets)))])
-        self.wfile.write(octets[: len(octets) // 2])
-        return self._drop()
-
-    def _stream(self, dialect: Dialect, answer: Answer, pace_s: float, drop: bool) -> dict[str, object]:
-        self._head(200, "text/event-stream", [("Cache-Control", "no-cache"), ("Transfer-Encoding", "chunked")])
-        first = True
-        for piece in dialect.pieces(answer):
-            if piece.is_delta and not first:
-                self._pause(pace_s)
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece.octets), piece.octets))
-            if piece.is_delta:
-                first = False
-                if drop:
-                    return self._drop()
-        self.wfile.write(b"0\r\n\r\n")
-        return {"event": "answered", "status": 200}
-
-    def _drop(self) -> dict[str, object]:
+        if not drop:
+            return {"event": "answered", "status": 200}
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
         return {"event": "dropped", "status": 200}
+
+    def _stream(self, pieces: list[Piece], pace_s: float, drop: bool) -> None:
+        """Sends an answer piece by piece; of one that is dropped only the first half."""
+        self._head(200, "text/event-stream", [("Cache-Control", "no-cache"), ("Transfer-Encoding", "chunked")])
+        if drop:
+            pieces = pieces[: len(pieces) // 2]
+        paced = False
+        for piece in pieces:
+            if piece.is_delta:
+                self._pause(pace_s if paced else 0)
+                paced = True
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece.octets), piece.octets))
+        if not drop:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _send(self, status: int, answer: object) -> dict[str, object]:
         octets = json.dumps(answer).encode("ascii")
