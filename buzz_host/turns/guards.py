@@ -85,28 +85,31 @@ class GuardRunner:
         self._idle: list[_Worker] = []
         self._suspended: set[tuple[str, str, str]] = set()
 
-    async def ask(self, questions: Sequence[Question], agent: AgentHandle) -> Answers:
-        """The verdict of each guard about `agent`. Takes `together_s` plus `each_s` at most, whatever the guards do."""
+    async def ask(self, questions: Sequence[Question], handle: Callable[[], AgentHandle]) -> Answers:
+        """The verdict of each guard, in `together_s` plus `each_s` at most, whatever the guards do.
+
+        `handle` makes what a guard is asked about, one for each guard, so that none can change what others see.
+        """
         suspended = self._suspended
         asked = [each for each in questions if not suspended or (each.plugin, each.id, each.revision) not in suspended]
         if not asked:
             return Answers((SUSPENDED,) * len(questions), ())
         faults: list[PluginFault] = []
-        verdicts = await self._verdicts(asked, agent, faults)
+        verdicts = await self._verdicts(asked, handle, faults)
         if len(asked) == len(questions):
             return Answers(tuple(verdicts), tuple(faults))
         verdict_of = {(each.plugin, each.id): verdict for each, verdict in zip(asked, verdicts, strict=True)}
         return Answers(tuple(verdict_of.get((each.plugin, each.id), SUSPENDED) for each in questions), tuple(faults))
 
     async def _verdicts(
-        self, questions: Sequence[Question], agent: AgentHandle, faults: list[PluginFault]
+        self, questions: Sequence[Question], handle: Callable[[], AgentHandle], faults: list[PluginFault]
     ) -> list[Verdict]:
         """Ask `questions` in as many goes as it takes: each go ends with the last one, or with one that is given up."""
         verdicts: list[Verdict] = []
         must_end = self._clock() + self._limits.together_s
         with _watchdog:
             while len(verdicts) < len(questions):
-                go = _Go(questions[len(verdicts) :], agent, self._limits, self._clock, must_end)
+                go = _Go(questions[len(verdicts) :], handle, self._limits, self._clock, must_end)
                 worker = self._idle.pop() if self._idle else _Worker()
                 worker.begin(go)
                 if await go.finished():
@@ -129,7 +132,7 @@ class _Go:
     def __init__(
         self,
         questions: Sequence[Question],
-        agent: AgentHandle,
+        handle: Callable[[], AgentHandle],
         limits: GuardLimits,
         clock: Callable[[], float],
         must_end: float,
@@ -140,7 +143,7 @@ class _Go:
         self.counted = 0
         self.counted_faults = 0
         self._questions = questions
-        self._agent = agent
+        self._handle = handle
         self._limits = limits
         self._clock = clock
         self._must_end = must_end
@@ -151,7 +154,7 @@ class _Go:
 
     def run(self) -> None:
         """Ask one guard after the other; on the worker's thread."""
-        clock, agent, verdicts = self._clock, self._agent, self.verdicts
+        clock, handle, verdicts = self._clock, self._handle, self.verdicts
         slow_s, must_end = self._limits.slow_s, self._must_end
         now = clock()
         for question in self._questions:
@@ -159,7 +162,7 @@ class _Go:
                 self._leave_out_the_rest()
                 break
             self._began = began = now
-            verdict, error = _judge(question.when, agent)
+            verdict, error = _judge(question.when, handle())
             if self._given_up:
                 return
             now = clock()

@@ -1,0 +1,1 @@
+"""Sessions: one actor task owns an agent's program; everybody else posts commands and reads events."""

@@ -1,0 +1,441 @@
+"""The actor of a session: one task owns the program; everybody else posts commands and reads events.
+
+Turns are serialised here. A message that is steered into a running turn is followed until it is settled, and one that
+comes back unread is sent as the next turn, so that nothing a person said is lost (TRN-04, HAR-01, DESIGN 7). Each turn
+stands in the ledger before it is sent, and each of its effects before anybody is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, TypeVar
+from uuid import uuid4
+
+import attrs
+
+from buzz_author import events as native
+from buzz_author.errors import BuzzError
+from buzz_author.harness import Harness, HarnessError, HarnessSession, SessionHost, SessionSpec
+from buzz_host.sessions import events
+from buzz_host.sessions.commands import (
+    Abandon,
+    Close,
+    Command,
+    ComposedTurn,
+    Composer,
+    FromProgram,
+    Interrupt,
+    Job,
+    Recorder,
+    SessionClosed,
+    Steer,
+)
+from buzz_host.sessions.streams import EventStream
+
+CLOSE_DEADLINE_S: Final = 10.0
+# How long a consumer that leaves early waits for its interrupted turn to come to rest.
+ABANDON_DEADLINE_S: Final = 15.0
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@attrs.define
+class _Running:
+    """What the job that runs still waits for."""
+
+    job: Job
+    turn: str
+    open_turns: set[str] = attrs.field(factory=set)
+    unsettled: dict[str, str] = attrs.field(factory=dict)
+    """Steered messages by id, from the call on until the program has told how each went."""
+    returned: deque[tuple[str, str]] = attrs.field(factory=deque)
+    """Messages that become the next turns, with the ids of those turns."""
+    calls: dict[str, native.ToolCalled] = attrs.field(factory=dict)
+    abandoned: bool = False
+
+    @property
+    def at_rest(self) -> bool:
+        return not self.open_turns and not self.unsettled
+
+
+class SessionActor:
+    """Runs one session. Make it, `start` it, post to it; `close` ends its program and its task."""
+
+    def __init__(
+        self,
+        spec: SessionSpec,
+        *,
+        harness: Harness,
+        access: SessionHost,
+        compose: Composer,
+        record: Recorder,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._spec = spec
+        self._harness = harness
+        self._access = access
+        self._compose = compose
+        self._record = record
+        self._now = now
+        self._inbox: asyncio.Queue[Command] = asyncio.Queue()
+        self._waiting: deque[Job] = deque()
+        self._program: HarnessSession | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing: float | None = None
+        self._native_id = spec.resume
+        self._named_to_ledger = spec.resume
+
+    # What others may ask.
+
+    def start(self) -> None:
+        """Start the actor's task; the program itself starts with the first turn."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"session {self._spec.session}")
+
+    def submit(self, message: str) -> Job:
+        """Queue a person's message as a turn of its own."""
+        job = Job(str(uuid4()), message, EventStream())
+        self._post(job)
+        return job
+
+    async def steer(self, message: str) -> str:
+        """Hand a message to the running turn, or queue it as the next one if none runs; the id that it goes by."""
+        accepted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._post(Steer(message, accepted))
+        return await accepted
+
+    async def interrupt(self) -> None:
+        """Ask the program to stop what it does; the turn then ends as `interrupted`. Nothing runs: nothing happens."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._post(Interrupt(done))
+        await done
+
+    async def abandon(self, job: Job) -> None:
+        """Nobody reads this job's events any more: take it back, or interrupt it and wait until it is at rest."""
+        if job.stream.ended or self._task is None or self._task.done():
+            return
+        self._post(Abandon(job))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(job.stream.at_end(), ABANDON_DEADLINE_S)
+
+    async def close(self, deadline_s: float = CLOSE_DEADLINE_S) -> None:
+        """End the program and the task. A turn that runs is ended with it and recorded so."""
+        if self._task is None:
+            return
+        if not self._task.done():
+            self._inbox.put_nowait(Close(deadline_s))
+        await self._task
+
+    def _post(self, command: Command) -> None:
+        if self._task is None or self._task.done() or self._closing is not None:
+            raise SessionClosed(f"session {self._spec.session} has ended: start or resume a session for the message")
+        self._inbox.put_nowait(command)
+
+    # The task.
+
+    async def _run(self) -> None:
+        try:
+            while self._closing is None:
+                if self._waiting:
+                    await self._do(self._waiting.popleft())
+                else:
+                    await self._idle(await self._inbox.get())
+        finally:
+            await self._end_program(self._closing if self._closing is not None else CLOSE_DEADLINE_S)
+            self._refuse_the_rest()
+
+    async def _idle(self, command: Command) -> None:
+        match command:
+            case Job():
+                self._waiting.append(command)
+            case Steer():
+                # No turn is there to join. The message becomes the next one; its events are for whoever listens then.
+                job = Job(str(uuid4()), command.message, EventStream())
+                self._waiting.append(job)
+                _resolve(command.accepted, job.turn)
+            case Interrupt():
+                _resolve(command.done, None)
+            case Close():
+                self._closing = command.deadline_s
+            case FromProgram():
+                await self._between_turns(command)
+            case Abandon():
+                pass
+
+    async def _do(self, job: Job) -> None:
+        """Carry one job to its end: its turn, what was steered into it, and what came back unread from that."""
+        messages = deque([(job.turn, job.message)])
+        try:
+            while messages and self._closing is None:
+                running = await self._begin(job, *messages.popleft())
+                while not running.at_rest:
+                    await self._during(running, await self._inbox.get())
+                messages.extend(running.returned if not running.abandoned else ())
+        except Exception as error:
+            # The ledger could not be written, or worse. The program may be in the middle of the turn, and its state is
+            # not known any more: it is ended, and the next turn resumes the conversation.
+            if not isinstance(error, BuzzError):
+                log.exception("session %s: the turn could not be carried on", self._spec.session)
+            await self._end_program(CLOSE_DEADLINE_S)
+            job.stream.fail(error)
+        else:
+            job.stream.end()
+
+    async def _begin(self, job: Job, turn_id: str, message: str) -> _Running:
+        failure = await self._ensure_program()
+        composed = await self._compose(turn_id=turn_id, message=message, steers=None)
+        running = _Running(job, turn_id, {turn_id})
+        await self._record.turn_sent(composed)
+        self._tell(job, self._started(composed))
+        if self._program is not None:
+            try:
+                await self._program.send(composed.turn)
+            except HarnessError as error:
+                failure = error
+        if failure is not None:
+            await self._happened(running, native.TurnEnded(turn_id, "failed", error=failure))
+        return running
+
+    async def _during(self, running: _Running, command: Command) -> None:
+        match command:
+            case Job():
+                self._waiting.append(command)
+            case Steer():
+                await self._steer_now(running, command)
+            case Interrupt():
+                await self._interrupt_now()
+                _resolve(command.done, None)
+            case Abandon():
+                if command.job is running.job:
+                    running.abandoned = True
+                    await self._interrupt_now()
+                elif command.job in self._waiting:
+                    self._waiting.remove(command.job)
+                    command.job.stream.end()
+            case Close():
+                self._closing = command.deadline_s
+                await self._end_program(command.deadline_s, running)
+            case FromProgram():
+                if command.program is self._program:
+                    await self._happened(running, command.event)
+
+    async def _steer_now(self, running: _Running, command: Steer) -> None:
+        """A steered message: a fresh snapshot, durable, then handed over; unsettled from here on (DESIGN 4, 7)."""
+        turn_id = str(uuid4())
+        if self._harness.capabilities.steer == "none":
+            running.returned.append((turn_id, command.message))
+            _resolve(command.accepted, turn_id)
+            return
+        try:
+            composed = await self._compose(turn_id=turn_id, message=command.message, steers=running.turn)
+            await self._record.turn_sent(composed)
+        except BuzzError as error:
+            if not command.accepted.done():
+                command.accepted.set_exception(error)
+            return
+        running.unsettled[turn_id] = command.message
+        _resolve(command.accepted, turn_id)
+        self._tell(running.job, self._started(composed))
+        try:
+            if self._program is None:
+                raise HarnessError("process-died", "the program is gone")
+            await self._program.steer(composed.turn)
+        except HarnessError as error:
+            log.info("session %s: a steer was not taken: %s", self._spec.session, error)
+            await self._happened(running, native.SteerSettled(running.turn, turn_id, "returned"))
+
+    async def _interrupt_now(self) -> None:
+        if self._program is not None:
+            with contextlib.suppress(HarnessError):
+                await self._program.interrupt()
+
+    # What the program says.
+
+    async def _happened(self, running: _Running, event: native.HarnessEvent) -> None:
+        """One event of the program: into the ledger where it belongs there, then told."""
+        match event:
+            case native.TurnStarted():
+                running.open_turns.add(event.turn)
+                await self._keep_native_id()
+                return
+            case native.ToolCalled():
+                running.calls[event.call] = event
+            case native.ToolReturned():
+                if called := running.calls.pop(event.call, None):
+                    await self._record.tool(called, event)
+            case native.SteerSettled():
+                await self._settle(running, event)
+            case native.Compacted():
+                await self._record.compacted(event)
+            case native.TurnEnded():
+                if event.turn not in running.open_turns:
+                    log.warning("session %s: a turn ended twice: %s", self._spec.session, event.turn)
+                    return
+                await self._keep_native_id()
+                await self._record.turn_ended(event)
+                running.open_turns.discard(event.turn)
+            case native.PermissionRequested() | native.QuestionAsked():
+                await self._deny(event)
+            case native.SessionEnded():
+                await self._after_the_end(running, event.error)
+            case _:
+                pass
+        self._tell(running.job, self._told(event))
+
+    async def _settle(self, running: _Running, event: native.SteerSettled) -> None:
+        message = running.unsettled.pop(event.steer, None)
+        if message is None:
+            log.warning("session %s: a steer was settled twice: %s", self._spec.session, event.steer)
+            return
+        await self._record.steer_settled(event)
+        if event.outcome == "own-turn" and event.turn == event.steer:
+            running.open_turns.add(event.steer)
+        elif event.outcome == "returned":
+            # Under a new id: a program drops a message whose id it has seen.
+            running.returned.append((str(uuid4()), message))
+
+    async def _deny(self, event: native.PermissionRequested | native.QuestionAsked) -> None:
+        # Always answered: a program that waits for ever would hold the turn (PRM-01). Nobody can be asked yet.
+        if self._program is not None:
+            await self._program.answer(
+                event.request, "deny", reason=f"the policy {self._spec.policy} allows the tools of plugins only"
+            )
+
+    async def _after_the_end(self, running: _Running, error: HarnessError | None) -> None:
+        """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""
+        self._program = None
+        gone = error or HarnessError("process-died", "the program ended in the middle of a turn")
+        for steer in list(running.unsettled):
+            await self._happened(running, native.SteerSettled(running.turn, steer, "returned"))
+        for turn in sorted(running.open_turns):
+            await self._happened(running, native.TurnEnded(turn, "failed", error=gone))
+
+    async def _between_turns(self, command: FromProgram) -> None:
+        if command.program is not self._program:
+            return
+        match command.event:
+            case native.SessionEnded():
+                self._program = None
+            case native.Compacted():
+                await self._record.compacted(command.event)
+            case _:
+                log.info("session %s: outside of a turn: %r", self._spec.session, command.event)
+
+    # The program.
+
+    async def _ensure_program(self) -> HarnessError | None:
+        """Start or resume the program if it is not there; the reason if that cannot be done."""
+        if self._program is not None:
+            return None
+        try:
+            program = await self._harness.open(attrs.evolve(self._spec, resume=self._native_id), self._access)
+        except HarnessError as error:
+            return error
+        self._program = program
+        self._pump = asyncio.get_running_loop().create_task(self._forward(program))
+        return None
+
+    async def _forward(self, program: HarnessSession) -> None:
+        last: native.HarnessEvent | None = None
+        error: HarnessError | None = None
+        try:
+            async for last in program.events():
+                self._inbox.put_nowait(FromProgram(program, last))
+        except Exception as fault:
+            log.exception("session %s: the harness's stream failed", self._spec.session)
+            error = HarnessError("unknown", f"the harness '{self._harness.id}' failed: {fault}")
+        if not isinstance(last, native.SessionEnded):
+            self._inbox.put_nowait(FromProgram(program, native.SessionEnded(error)))
+
+    async def _end_program(self, deadline_s: float, running: _Running | None = None) -> None:
+        program, pump = self._program, self._pump
+        if program is None:
+            return
+        try:
+            await program.close(deadline_s=deadline_s)
+        except Exception:
+            log.exception("session %s: the program could not be closed in order", self._spec.session)
+        if pump is not None:
+            done, _ = await asyncio.wait({pump}, timeout=deadline_s)
+            if not done:
+                pump.cancel()
+        if running is not None and not running.at_rest:
+            for event in self._take_events(program):
+                await self._happened(running, event)
+            if not running.at_rest:
+                await self._after_the_end(running, HarnessError("process-died", "the session was closed"))
+        self._program = None
+
+    def _take_events(self, program: HarnessSession) -> list[native.HarnessEvent]:
+        """What the program still said, out of the inbox; everything else stays in it."""
+        taken: list[native.HarnessEvent] = []
+        for _ in range(self._inbox.qsize()):
+            command = self._inbox.get_nowait()
+            if isinstance(command, FromProgram):
+                if command.program is program:
+                    taken.append(command.event)
+            else:
+                self._inbox.put_nowait(command)
+        return taken
+
+    async def _keep_native_id(self) -> None:
+        # Only once a turn has begun: a conversation without one cannot be resumed.
+        self._native_id = self._program.native_id if self._program is not None else self._native_id
+        if self._native_id is not None and self._native_id != self._named_to_ledger:
+            await self._record.native_id(self._native_id)
+            self._named_to_ledger = self._native_id
+
+    def _refuse_the_rest(self) -> None:
+        closed = SessionClosed(f"session {self._spec.session} has ended")
+        while not self._inbox.empty():
+            command = self._inbox.get_nowait()
+            match command:
+                case Job():
+                    self._waiting.append(command)
+                case Steer():
+                    if not command.accepted.done():
+                        command.accepted.set_exception(closed)
+                case Interrupt():
+                    _resolve(command.done, None)
+                case _:
+                    pass
+        for job in self._waiting:
+            job.stream.fail(closed)
+        self._waiting.clear()
+
+    # Telling.
+
+    def _tell(self, job: Job, event: events.Event | None) -> None:
+        if event is not None:
+            job.stream.put(event)
+
+    def _started(self, composed: ComposedTurn) -> events.TurnStarted:
+        turn = composed.turn
+        return events.TurnStarted(
+            at=self._now(),
+            session=self._spec.session,
+            turn=turn.id,
+            agent=turn.snapshot.agent.name,
+            harness=turn.snapshot.agent.harness,
+            kind=turn.kind,
+            text=turn.text,
+            sections=events.section_rows(turn),
+            left_out=turn.snapshot.left_out,
+            faults=composed.faults,
+        )
+
+    def _told(self, event: native.HarnessEvent) -> events.Event | None:
+        return events.from_native(event, at=self._now(), session=self._spec.session)
+
+
+def _resolve(future: asyncio.Future[T], value: T) -> None:
+    # Whoever waited may have been cancelled meanwhile.
+    if not future.done():
+        future.set_result(value)

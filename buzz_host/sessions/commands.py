@@ -1,0 +1,95 @@
+"""What a session's actor is made to work with: what it is asked, and what it asks of the rest of the host.
+
+Apart from the actor, so that the actor's module is the logic alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from buzz_author import events as native
+from buzz_author.errors import BuzzError, PluginFault
+from buzz_author.harness import HarnessSession
+from buzz_author.turns import Turn
+from buzz_host.sessions.streams import EventStream
+
+
+class SessionClosed(BuzzError):
+    """The session has ended and takes nothing more."""
+
+
+@attrs.frozen
+class ComposedTurn:
+    """A turn with the faults that its snapshot met."""
+
+    turn: Turn
+    faults: tuple[PluginFault, ...]
+
+
+class Composer(Protocol):
+    """Takes a fresh snapshot and composes a turn from it, with the id that is given."""
+
+    async def __call__(self, *, turn_id: str, message: str, steers: str | None) -> ComposedTurn: ...
+
+
+class Recorder(Protocol):
+    """Writes into the ledger; each call returns once that is durable."""
+
+    async def turn_sent(self, composed: ComposedTurn) -> None: ...
+    async def steer_settled(self, event: native.SteerSettled) -> None: ...
+    async def tool(self, called: native.ToolCalled, returned: native.ToolReturned) -> None: ...
+    async def compacted(self, event: native.Compacted) -> None: ...
+    async def turn_ended(self, event: native.TurnEnded) -> None: ...
+    async def native_id(self, native_id: str) -> None: ...
+
+
+@attrs.frozen(eq=False)
+class Job:
+    """A person's message on its way to becoming the turn with the id `turn`, and the stream that tells how it goes."""
+
+    turn: str
+    message: str
+    stream: EventStream
+
+
+@attrs.frozen(eq=False)
+class Steer:
+    """A message for the running turn; `accepted` gets the id that it goes by."""
+
+    message: str
+    accepted: asyncio.Future[str]
+
+
+@attrs.frozen(eq=False)
+class Interrupt:
+    """Stop what runs; `done` once the program was asked."""
+
+    done: asyncio.Future[None]
+
+
+@attrs.frozen(eq=False)
+class Abandon:
+    """Nobody reads the events of `job` any more."""
+
+    job: Job
+
+
+@attrs.frozen(eq=False)
+class Close:
+    """End the program and the actor."""
+
+    deadline_s: float
+
+
+@attrs.frozen(eq=False)
+class FromProgram:
+    """What a program said, with the program, so that the words of one that is gone are known as such."""
+
+    program: HarnessSession
+    event: native.HarnessEvent
+
+
+Command: TypeAlias = Job | Steer | Interrupt | Abandon | Close | FromProgram

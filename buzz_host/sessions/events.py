@@ -1,0 +1,290 @@
+"""What a session tells its listeners: one stream, each event with its time, session and turn.
+
+These are the values behind `buzz run --json`; their JSON form is stable and documented (CLI-01). A harness's own events
+become these once they stand in the ledger.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from buzz_author import events as native
+from buzz_author.errors import PluginFault
+from buzz_author.events import SteerOutcome, TurnStatus, Usage
+from buzz_author.harness import HarnessError
+from buzz_author.json_values import JsonObject
+from buzz_author.turns import LeftOut, Turn, TurnKind
+
+EVENT_VERSION: Final = 1
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """The part that all events share. `turn` is None for what belongs to no turn."""
+
+    event: ClassVar[str]
+    at: datetime
+    session: str | None
+    turn: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The event as `--json` prints it."""
+        return {
+            "v": EVENT_VERSION,
+            "event": self.event,
+            "at": self.at.isoformat(),
+            "session": self.session,
+            "turn": self.turn,
+            **self.fields(),
+        }
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that only this kind of event has, in their order."""
+        return {}
+
+
+@attrs.frozen(kw_only=True)
+class TurnText(Event):
+    """What a turn is: the text that is sent, its sections, and what was left out (INS-11)."""
+
+    agent: str
+    harness: str
+    kind: TurnKind
+    text: str
+    sections: tuple[SectionRow, ...]
+    left_out: tuple[LeftOut, ...]
+    faults: tuple[PluginFault, ...]
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "agent": self.agent,
+            "harness": self.harness,
+            "kind": self.kind,
+            "text": self.text,
+            "sections": [each.as_json() for each in self.sections],
+            "left_out": [attrs.asdict(each) for each in self.left_out],
+            "faults": [{"plugin": each.plugin, "phase": each.phase, "message": each.message} for each in self.faults],
+        }
+
+
+@attrs.frozen
+class SectionRow:
+    """One section of a turn as surfaces show it; `plugin` and `id` are None where no plugin spoke."""
+
+    tag: str
+    attributes: tuple[tuple[str, str], ...]
+    body: str
+    plugin: str | None
+    id: str | None
+    bytes: int
+    sha256: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as `--json` prints it."""
+        return {**attrs.asdict(self), "attributes": [list(pair) for pair in self.attributes]}
+
+
+def section_rows(turn: Turn) -> tuple[SectionRow, ...]:
+    """The sections of `turn` as rows."""
+    return tuple(
+        SectionRow(
+            each.tag,
+            each.attributes,
+            each.body,
+            each.source.plugin if each.source else None,
+            each.source.id if each.source else None,
+            each.size,
+            each.sha256,
+        )
+        for each in turn.sections
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Preview(TurnText):
+    """What the next turn would carry; nothing was started and nothing recorded."""
+
+    event = "preview"
+
+
+@attrs.frozen(kw_only=True)
+class TurnStarted(TurnText):
+    """The turn stands in the ledger and is on its way to the program."""
+
+    event = "turn_started"
+
+
+@attrs.frozen(kw_only=True)
+class TextDelta(Event):
+    """A piece of the reply."""
+
+    event = "text_delta"
+    text: str
+
+    def fields(self) -> dict[str, Any]:
+        return {"text": self.text}
+
+
+@attrs.frozen(kw_only=True)
+class ToolCall(Event):
+    """The model calls a tool; `plugin` is None for one of the program's own."""
+
+    event = "tool_call"
+    call: str
+    name: str
+    plugin: str | None
+    arguments: JsonObject
+
+    def fields(self) -> dict[str, Any]:
+        return {"call": self.call, "name": self.name, "plugin": self.plugin, "arguments": self.arguments}
+
+
+@attrs.frozen(kw_only=True)
+class ToolResult(Event):
+    """A tool answered with so many bytes."""
+
+    event = "tool_result"
+    call: str
+    is_error: bool
+    bytes: int
+
+    def fields(self) -> dict[str, Any]:
+        return {"call": self.call, "is_error": self.is_error, "bytes": self.bytes}
+
+
+@attrs.frozen(kw_only=True)
+class Retrying(Event):
+    """The program asks its model again; `attempt` counts from 1."""
+
+    event = "retrying"
+    attempt: int
+    error: HarnessError
+
+    def fields(self) -> dict[str, Any]:
+        return {"attempt": self.attempt, "error": error_json(self.error)}
+
+
+@attrs.frozen(kw_only=True)
+class SteerSettled(Event):
+    """How a steered message went; a `returned` one follows as the next turn."""
+
+    event = "steer_settled"
+    steer: str
+    outcome: SteerOutcome
+
+    def fields(self) -> dict[str, Any]:
+        return {"steer": self.steer, "outcome": self.outcome}
+
+
+@attrs.frozen(kw_only=True)
+class PermissionRequested(Event):
+    """The program waits for a person's yes or no."""
+
+    event = "permission_requested"
+    request: str
+    tool: str
+    arguments: JsonObject
+    read_only: bool | None
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "request": self.request,
+            "tool": self.tool,
+            "arguments": self.arguments,
+            "read_only": self.read_only,
+        }
+
+
+@attrs.frozen(kw_only=True)
+class QuestionAsked(Event):
+    """The program waits for a person's answer."""
+
+    event = "question_asked"
+    request: str
+    questions: tuple[JsonObject, ...]
+
+    def fields(self) -> dict[str, Any]:
+        return {"request": self.request, "questions": list(self.questions)}
+
+
+@attrs.frozen(kw_only=True)
+class Compacted(Event):
+    """The program replaced its history by a summary."""
+
+    event = "compacted"
+
+
+@attrs.frozen(kw_only=True)
+class TurnCompleted(Event):
+    """The turn is over."""
+
+    event = "turn_completed"
+    status: TurnStatus
+    reply: str
+    usage: Usage | None
+    error: HarnessError | None
+
+    def fields(self) -> dict[str, Any]:
+        return {"status": self.status, **outcome_json(self.reply, self.usage, self.error)}
+
+
+@attrs.frozen(kw_only=True)
+class SessionEnded(Event):
+    """The program is gone; `error` says why, unless it was asked to go."""
+
+    event = "session_ended"
+    error: HarnessError | None
+
+    def fields(self) -> dict[str, Any]:
+        return {"error": error_json(self.error)}
+
+
+def outcome_json(reply: str, usage: Usage | None, error: HarnessError | None) -> dict[str, Any]:
+    """How a turn ended, as JSON: reply, usage and error."""
+    return {"reply": reply, "usage": attrs.asdict(usage) if usage else None, "error": error_json(error)}
+
+
+def error_json(error: HarnessError | None) -> dict[str, Any] | None:
+    """A harness's error as JSON; None for None."""
+    if error is None:
+        return None
+    return {"kind": error.kind, "status": error.status, "native": error.native, "retryable": error.retryable}
+
+
+def from_native(event: native.HarnessEvent, *, at: datetime, session: str) -> Event | None:
+    """The event that listeners are told for one of a harness's; None for what only the host needs to know."""
+    common: dict[str, Any] = {"at": at, "session": session, "turn": getattr(event, "turn", None)}
+    match event:
+        case native.TextDelta():
+            return TextDelta(**common, text=event.text)
+        case native.ToolCalled():
+            return ToolCall(**common, call=event.call, name=event.name, plugin=event.plugin, arguments=event.arguments)
+        case native.ToolReturned():
+            return ToolResult(
+                **common, call=event.call, is_error=event.is_error, bytes=len(event.text.encode("utf-8", "replace"))
+            )
+        case native.Retrying():
+            return Retrying(**common, attempt=event.attempt, error=event.error)
+        case native.SteerSettled():
+            return SteerSettled(**common, steer=event.steer, outcome=event.outcome)
+        case native.PermissionRequested():
+            return PermissionRequested(
+                **common,
+                request=event.request,
+                tool=event.tool,
+                arguments=event.arguments,
+                read_only=event.read_only,
+            )
+        case native.QuestionAsked():
+            return QuestionAsked(**common, request=event.request, questions=event.questions)
+        case native.Compacted():
+            return Compacted(**common)
+        case native.TurnEnded():
+            return TurnCompleted(**common, status=event.status, reply=event.reply, usage=event.usage, error=event.error)
+        case native.SessionEnded():
+            return SessionEnded(**common, error=event.error)
+        case native.TurnStarted():
+            return None
