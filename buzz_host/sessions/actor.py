@@ -90,6 +90,7 @@ class SessionActor:
         self._pump: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing: float | None = None
+        self._last_turn: str | None = None
         self._native_id = spec.resume
         self._named_to_ledger = spec.resume
 
@@ -193,6 +194,7 @@ class SessionActor:
         composed = await self._compose(turn_id=turn_id, message=message, steers=None)
         running = _Running(job, turn_id, {turn_id})
         await self._record.turn_sent(composed)
+        self._last_turn = turn_id
         self._tell(job, self._started(composed))
         if self._program is not None:
             try:
@@ -273,7 +275,7 @@ class SessionActor:
             case native.SteerSettled():
                 await self._settle(running, event)
             case native.Compacted():
-                await self._record.compacted(event)
+                await self._record.compacted(event.turn or running.turn)
             case native.TurnEnded():
                 if event.turn not in running.open_turns:
                     log.warning("session %s: a turn ended twice: %s", self._spec.session, event.turn)
@@ -323,8 +325,8 @@ class SessionActor:
         match command.event:
             case native.SessionEnded():
                 self._program = None
-            case native.Compacted():
-                await self._record.compacted(command.event)
+            case native.Compacted() if self._last_turn is not None:
+                await self._record.compacted(self._last_turn)
             case _:
                 log.info("session %s: outside of a turn: %r", self._spec.session, command.event)
 

@@ -88,4 +88,20 @@ _LEDGER: Final = Migration(
     ),
 )
 
-MIGRATIONS: Final = (_LEDGER,)
+_SESSIONS: Final = Migration(
+    "the sessions that can be resumed",
+    (
+        """
+        CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,
+            agent TEXT NOT NULL,
+            harness TEXT NOT NULL,
+            cwd TEXT NOT NULL,
+            native_id TEXT,
+            started_at TEXT NOT NULL
+        ) WITHOUT ROWID
+        """,
+    ),
+)
+
+MIGRATIONS: Final = (_LEDGER, _SESSIONS)

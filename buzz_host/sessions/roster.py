@@ -1,0 +1,63 @@
+"""The sessions that a home knows: which agent and harness each belongs to, and how its program resumes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+from pathlib import Path
+
+import attrs
+
+from buzz_author.errors import BuzzError
+from buzz_host.store import Transaction
+
+
+class UnknownSession(BuzzError, LookupError):
+    """No session has this id, or several begin with it."""
+
+
+@attrs.frozen
+class KnownSession:
+    """One session. `native_id` is None before its first turn began: there is nothing to resume then."""
+
+    id: str
+    agent: str
+    harness: str
+    cwd: Path
+    native_id: str | None
+    started_at: datetime
+
+
+def remember(tx: Transaction, session: KnownSession) -> None:
+    """Put a new session into the roster."""
+    tx.execute(
+        "INSERT INTO sessions (id, agent, harness, cwd, native_id, started_at) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            session.id,
+            session.agent,
+            session.harness,
+            str(session.cwd),
+            session.native_id,
+            session.started_at.isoformat(),
+        ),
+    )
+
+
+def keep_native_id(tx: Transaction, session: str, native_id: str) -> None:
+    """Remember by which name the program knows `session`."""
+    tx.execute("UPDATE sessions SET native_id = ? WHERE id = ?", (native_id, session))
+
+
+def find(connection: sqlite3.Connection, named: str) -> KnownSession:
+    """The session whose id is `named`, or begins with it. Raises `UnknownSession` for none, or several."""
+    rows = connection.execute(
+        "SELECT id, agent, harness, cwd, native_id, started_at FROM sessions"
+        " WHERE substr(id, 1, ?) = ? ORDER BY started_at LIMIT 3",
+        (len(named), named),
+    ).fetchall()
+    if not rows or not named:
+        raise UnknownSession(f"no session is called '{named}': `buzz audit turns` shows the sessions that there are")
+    if len(rows) > 1:
+        raise UnknownSession(f"several sessions begin with '{named}': give more of the id")
+    identifier, agent, harness, cwd, native_id, started_at = rows[0]
+    return KnownSession(identifier, agent, harness, Path(cwd), native_id, datetime.fromisoformat(started_at))
