@@ -29,6 +29,7 @@ BUSY_TIMEOUT_S: Final = 30.0  # several processes write one home; each holds the
 CLOSE_DEADLINE_S: Final = 10.0
 IDLE_READERS_MAX: Final = 4
 STATEMENTS_CACHED: Final = 256
+WRITER_CACHE_KIB: Final = 16384  # holds the inner pages of the indexes of some million turns
 _WAL_RETRY_S: Final = 0.01
 
 T = TypeVar("T")
@@ -151,6 +152,7 @@ def _writing(path: Path) -> sqlite3.Connection:
     connection = _connection(path, "rw", one_thread=True)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
     return connection
 
 
