@@ -67,7 +67,8 @@ class TurnAgent(tuple[str, str, str, str | None, str, InstructionsOf]):
         Each guard gets one of its own: not even one that assigns to `__class__`, which Python cannot forbid, changes
         what others see.
         """
-        return TurnAgent(self[0], self[1], self[2], self[3], self.cwd, _not_inside_a_guard)
+        # Past the constructor: a turn with a hundred guards makes a hundred of these.
+        return tuple.__new__(TurnAgent, (*self[:5], _not_inside_a_guard))
 
     def __repr__(self) -> str:
         return f"<agent {self[0]!r} ({self[1]}) on {self[2]}>"

@@ -18,7 +18,7 @@ from buzz_author.instructions import CheckedInstructions
 from buzz_author.sections import Section
 from buzz_author.turns import EVERY_INSTRUCTION, LeftOut, LeftOutReason, Snapshot
 from buzz_host.agents.handle import TurnAgent
-from buzz_host.plugins.contributions import INSTRUCTIONS, Contribution, Contributions, Note
+from buzz_host.plugins.contributions import INSTRUCTIONS, NOTES, Contribution, Contributions, Note
 from buzz_host.turns.guards import GuardRunner, Question
 
 Standing = Literal["active", "starting", "failed", "off"]
@@ -97,7 +97,7 @@ async def take_snapshot(
             left_out.append(LeftOut(each.plugin, each.id, verdict.reason, verdict.detail))
     admitted = tuple(sections)
     waiting = contributions.take_notes(agent.name) if notes == "take" else ()
-    shown = waiting if notes == "take" else contributions.notes_for(agent.name) if notes == "show" else ()
+    shown = waiting if notes == "take" else _waiting(contributions, agent.name) if notes == "show" else ()
     snapshot = Snapshot(
         revision=revision,
         agent=handle,
@@ -108,6 +108,10 @@ async def take_snapshot(
         plugins=tuple(sorted((each.plugin, each.content_hash) for each in standings if each.standing == "active")),
     )
     return TakenSnapshot(snapshot, answers.faults, waiting)
+
+
+def _waiting(contributions: Contributions, agent: str) -> tuple[Contribution[Note], ...]:
+    return tuple(each for each in contributions.snapshot(NOTES) if each.value.agent == agent)
 
 
 def _question(contribution: Contribution[CheckedInstructions]) -> Question:

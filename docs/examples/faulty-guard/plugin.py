@@ -5,11 +5,12 @@ from buzz_author import AgentHandle, PluginContext
 inject = ("agents",)
 
 
-def apply(ctx: PluginContext) -> None:
-    on_call = {"main": "nobody"}
+ON_CALL = {"main": True}
 
+
+def apply(ctx: PluginContext) -> None:
     def is_on_call(agent: AgentHandle) -> bool:
-        # The mistake: an agent that is not in the table is a KeyError, where `on_call.get(agent.name)` was meant.
-        return on_call[agent.name.upper()] == agent.name
+        # The mistake: for an agent that is not in the table this raises KeyError; `ON_CALL.get(agent.name)` was meant.
+        return ON_CALL[agent.name]
 
     ctx.agents.addInstructions(id="on-call", text="You are on call this week. Answer alarms first.", when=is_on_call)

@@ -1,0 +1,54 @@
+"""The face of a running session for people's code: `turn`, `steer`, `interrupt` (API-02)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from buzz_author.errors import BuzzError
+from buzz_host.sessions.actor import SessionActor
+from buzz_host.sessions.streams import EventStream
+
+
+class Session:
+    """One conversation with an agent. Made by `Host.session`; its program starts with the first turn."""
+
+    def __init__(self, id: str, agent: str, harness: str, actor: SessionActor, rehearsal_record: str | None) -> None:
+        self.id = id
+        self.agent = agent
+        self.harness = harness
+        self.rehearsal_record = rehearsal_record
+        self._actor = actor
+
+    @asynccontextmanager
+    async def turn(self, message: str) -> AsyncIterator[EventStream]:
+        """Send `message` as a turn and yield the stream of its events; turns that are asked for meanwhile wait.
+
+        The stream ends when the turn, and all that was steered into it, is at rest. Leaving the block earlier
+        interrupts the turn. Raises `BuzzError` for an empty message; iterating the stream raises what made the turn
+        impossible, such as a full disk. A turn that the model or the program failed is no exception: it ends with a
+        `turn_completed` event whose status is `failed`.
+        """
+        job = self._actor.submit(_spoken(message))
+        try:
+            yield job.stream
+        finally:
+            await self._actor.abandon(job)
+
+    async def steer(self, message: str) -> str:
+        """Hand `message` to the turn that runs; the id that it goes by in events and in the ledger.
+
+        It is never lost: folded into the turn, a turn of its own after it, or sent as the next turn. Where no turn
+        runs it becomes the next one.
+        """
+        return await self._actor.steer(_spoken(message))
+
+    async def interrupt(self) -> None:
+        """Stop the turn that runs; it ends with the status `interrupted`."""
+        await self._actor.interrupt()
+
+
+def _spoken(message: str) -> str:
+    if not isinstance(message, str) or not message.strip():
+        raise BuzzError("the message is empty: say what the agent should do")
+    return message
