@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -95,6 +96,8 @@ def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
     found = (importlib.util.find_spec(name) for name in PACKAGES)
     folders = dict.fromkeys(str(Path(spec.origin).parent.parent) for spec in found if spec and spec.origin)
+    for installed in ("purelib", "platlib"):  # there anyway; named again it would stand before the standard library
+        folders.pop(sysconfig.get_path(installed), None)
     return {**kept, "PYTHONPATH": os.pathsep.join(folders), "PYTHONUTF8": "1"}
 
 
