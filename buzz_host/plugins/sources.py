@@ -1,0 +1,73 @@
+"""A plugin that was found: where it stands, what it says of itself, and the hash of its content.
+
+Nothing of a plugin is executed to make one of these. The revision of a plugin is its content hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Literal
+
+import attrs
+
+from buzz_author.errors import BuzzError, PluginFault
+from buzz_author.json_values import JsonObject
+
+Origin = Literal["--plugin", "dropped in", "linked", "installed", "entry point", "shipped"]
+Form = Literal["folder", "file", "module"]
+
+NO_DEFAULTS: Final[JsonObject] = MappingProxyType({})
+
+
+class PluginPathError(BuzzError):
+    """A path that a person named is missing, or is no plugin."""
+
+
+@attrs.frozen
+class SettingRule:
+    """One `[config.<key>]` of `plugin.toml`: the type that a setting must have, and what it is for."""
+
+    type: Literal["string", "number", "boolean"] | None = None
+    description: str = ""
+
+
+@attrs.frozen
+class PluginSource:
+    """One plugin, found but not loaded.
+
+    `form` says how it is loaded: a folder, a single file, or a module by its import path (`import_path`, with the
+    object in it after a colon). `defaults` are the settings that its `plugin.toml` gives, `setting_rules` what it says
+    of them.
+    """
+
+    id: str
+    origin: Origin
+    form: Form
+    content_hash: str
+    path: Path | None = None
+    import_path: str | None = None
+    title: str = ""
+    version: str = ""
+    description: str = ""
+    author: str = ""
+    enabled_by_default: bool = True
+    isolation: Literal["host", "process"] = "host"
+    plugin_depends: tuple[str, ...] = ()
+    defaults: JsonObject = NO_DEFAULTS
+    setting_rules: Mapping[str, SettingRule] = attrs.field(factory=lambda: MappingProxyType({}))
+
+    @property
+    def where(self) -> str:
+        """Its place, for people: a path, or the import path of a module."""
+        return str(self.path) if self.form != "module" else str(self.import_path)
+
+
+@attrs.frozen
+class Discovery:
+    """What a scan found: one source for each id, sorted; a fault for each that cannot be one; warnings as lines."""
+
+    sources: tuple[PluginSource, ...] = ()
+    faults: tuple[PluginFault, ...] = ()
+    warnings: tuple[str, ...] = ()
