@@ -193,7 +193,11 @@ class SessionActor:
         failure = await self._ensure_program()
         composed = await self._compose(turn_id=turn_id, message=message, steers=None)
         running = _Running(job, turn_id, {turn_id})
-        await self._record.turn_sent(composed)
+        try:
+            await self._record.turn_sent(composed)
+        except BuzzError:
+            composed.take_back()
+            raise
         self._last_turn = turn_id
         self._tell(job, self._started(composed))
         if self._program is not None:

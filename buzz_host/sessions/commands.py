@@ -6,6 +6,7 @@ Apart from the actor, so that the actor's module is the logic alone.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -23,10 +24,11 @@ class SessionClosed(BuzzError):
 
 @attrs.frozen
 class ComposedTurn:
-    """A turn with the faults that its snapshot met."""
+    """A turn with the faults that its snapshot met. `take_back` returns the notes that it took, if it is never sent."""
 
     turn: Turn
     faults: tuple[PluginFault, ...]
+    take_back: Callable[[], None]
 
 
 class Composer(Protocol):

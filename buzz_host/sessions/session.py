@@ -6,18 +6,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from buzz_author.errors import BuzzError
+from buzz_host.rehearsal import Rehearsal
 from buzz_host.sessions.actor import SessionActor
 from buzz_host.sessions.streams import EventStream
 
 
 class Session:
-    """One conversation with an agent. Made by `Host.session`; its program starts with the first turn."""
+    """One conversation with an agent. Made by `Host.session`; its program starts with the first turn.
 
-    def __init__(self, id: str, agent: str, harness: str, actor: SessionActor, rehearsal_record: str | None) -> None:
+    `id` is the session's, for `resume`; `rehearsal` is the model server of a rehearsed session, with what it received.
+    """
+
+    def __init__(self, id: str, agent: str, harness: str, actor: SessionActor, rehearsal: Rehearsal | None) -> None:
         self.id = id
         self.agent = agent
         self.harness = harness
-        self.rehearsal_record = rehearsal_record
+        self.rehearsal = rehearsal
         self._actor = actor
 
     @asynccontextmanager
