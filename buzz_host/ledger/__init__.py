@@ -4,6 +4,7 @@
 changed behind its back.
 """
 
+from buzz_host.ledger import queries
 from buzz_host.ledger.append import Head, append, mirrored_head
 from buzz_host.ledger.entries import Body, Entry, EntryDraft, EntryKind, LedgerError, Receipt
 from buzz_host.ledger.record import (
@@ -18,25 +19,37 @@ from buzz_host.ledger.record import (
     record_tool,
     record_turn,
 )
+from buzz_host.ledger.verify import Break, verify
+from buzz_host.ledger.views import FaultView, LeftOutView, PluginRow, SectionView, ToolView, TurnRow, TurnView
 
 __all__ = [
     "Body",
+    "Break",
     "EndRecord",
     "Entry",
     "EntryDraft",
     "EntryKind",
+    "FaultView",
     "Head",
     "LedgerError",
+    "LeftOutView",
+    "PluginRow",
     "Receipt",
+    "SectionView",
     "SettledRecord",
     "ToolRecord",
+    "ToolView",
     "TurnRecord",
+    "TurnRow",
+    "TurnView",
     "append",
     "mirrored_head",
+    "queries",
     "record_compacted",
     "record_end",
     "record_settled",
     "record_steer",
     "record_tool",
     "record_turn",
+    "verify",
 ]

@@ -126,7 +126,7 @@ def record_turn(tx: Transaction, record: TurnRecord) -> Receipt:
 def record_steer(tx: Transaction, record: TurnRecord) -> Receipt:
     """Record a message before it is steered into the running turn `record.steers`. Raises `LedgerError` where the
     ledger has its id already, or `steers` is missing."""
-    if record.steers is None:
+    if record.steers is None or record.steers == record.turn:
         raise LedgerError(f"the steer {record.turn} names no turn that it steers")
     return _record_sent(tx, "steer_sent", record)
 
