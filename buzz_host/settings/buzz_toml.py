@@ -8,10 +8,8 @@ one stat whether the file has changed since.
 from __future__ import annotations
 
 import math
-import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -20,12 +18,12 @@ import attrs
 from buzz_author.errors import BuzzError
 from buzz_author.json_values import JsonObject, JsonValue
 from buzz_host.settings.home import Home
+from buzz_host.settings.toml_words import KeyPath, broken, dotted, found, unknown_keys
 
 FILE_NAME: Final = "buzz.toml"
 DEFAULT_AGENT: Final = "main"
 
 Signature: TypeAlias = tuple[int, int, int, int] | None
-KeyPath: TypeAlias = tuple[str, ...]
 
 _TOP_KEYS: Final = ("agents", "default_agent", "disabled_tool_plugins", "forced_enabled_tool_plugins", "plugins")
 _AGENT_KEYS: Final = ("plugins_off", "plugins_on")
@@ -74,15 +72,15 @@ class Settings:
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise SettingsError(_broken(str(error), text)) from None
+            raise SettingsError(broken(FILE_NAME, error, text)) from None
         except RecursionError:
             raise SettingsError(f"{FILE_NAME}: its values are nested too deeply") from None
-        warnings = _unknown(table, _TOP_KEYS, ())
+        warnings = unknown_keys(FILE_NAME, table, _TOP_KEYS)
         agents = {}
         for name, entry in _table(table, ("agents",)).items():
             path = ("agents", name)
             agent = _as_table(entry, path)
-            warnings += _unknown(agent, _AGENT_KEYS, path)
+            warnings += unknown_keys(FILE_NAME, agent, _AGENT_KEYS, path)
             agents[name] = AgentSettings(_names(agent, (*path, "plugins_on")), _names(agent, (*path, "plugins_off")))
         plugins = {
             name: _frozen_table(_as_table(entry, ("plugins", name)), ("plugins", name))
@@ -112,12 +110,12 @@ def signature(home: Home) -> Signature:
     Raises `SettingsError` where even that may not be asked.
     """
     try:
-        found = home.config.stat()
+        status = home.config.stat()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise SettingsError(f"{home.config}: cannot be read ({error.strerror})") from None
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
 
 def read_text(home: Home) -> str:
@@ -130,27 +128,6 @@ def read_text(home: Home) -> str:
         raise SettingsError(f"{home.config}: is not UTF-8 (byte {error.start}): save it as UTF-8") from None
     except OSError as error:
         raise SettingsError(f"{home.config}: cannot be read ({error.strerror})") from None
-
-
-def _broken(message: str, text: str) -> str:
-    # tomllib says the place at the end of its message, or that the document ended.
-    placed = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
-    if placed:
-        what, line, column = placed[1], int(placed[2]), int(placed[3])
-    else:
-        lines = text.split("\n")
-        what, line, column = message.removesuffix(" (at end of document)"), len(lines), len(lines[-1]) + 1
-    return f"{FILE_NAME}: line {line}, column {column}: {' '.join(what.split())}"
-
-
-def _unknown(table: Mapping[str, object], known: Sequence[str], path: KeyPath) -> list[str]:
-    lines = []
-    for key in table:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(known)}"
-            lines.append(f"{FILE_NAME}: {dotted((*path, key))}: this key is not known; {hint}")
-    return lines
 
 
 def _table(table: Mapping[str, object], path: KeyPath) -> Mapping[str, object]:
@@ -199,31 +176,4 @@ def _frozen(value: object, path: KeyPath) -> JsonValue:
 
 def wrong(path: KeyPath, expected: str, value: object) -> SettingsError:
     """The error for a value of a wrong type: key path, expected, found."""
-    return SettingsError(f"{FILE_NAME}: {dotted(path)}: expected {expected}, found {_found(value)}")
-
-
-def dotted(path: KeyPath) -> str:
-    """A key's path as TOML writes it, quoted where it has to be."""
-    return ".".join(key if re.fullmatch(r"[\w-]+(\[\d+\])?", key, re.ASCII) else _quoted(key) for key in path)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    shown = "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in escaped)
-    return f'"{shown if len(shown) <= 80 else shown[:77] + "..."}"'
-
-
-def _found(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            return f"the text {_quoted(value)}"
-        case int() | float():
-            return f"the number {value}"
-        case list() | tuple():
-            return "a list"
-        case Mapping():
-            return "a table"
-        case _:
-            return "a date or time"
+    return SettingsError(f"{FILE_NAME}: {dotted(path)}: expected {expected}, found {found(value)}")

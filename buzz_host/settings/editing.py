@@ -10,9 +10,10 @@ from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, cast
 
 from buzz_author.json_values import JsonValue
-from buzz_host.settings.buzz_toml import FILE_NAME, KeyPath, Settings, SettingsError, read_text, wrong
+from buzz_host.settings.buzz_toml import FILE_NAME, Settings, SettingsError, read_text, wrong
 from buzz_host.settings.files import locked, replace_file
 from buzz_host.settings.home import Home
+from buzz_host.settings.toml_words import KeyPath
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
