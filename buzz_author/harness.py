@@ -8,7 +8,7 @@ called while a turn runs (HAR-02).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -63,6 +63,8 @@ class Capabilities:
     resume: bool = False
     permission_requests: bool = False
     native_hooks: frozenset[str] = frozenset()
+    key_variables: tuple[str, ...] = ()
+    """Environment variables of which any one gives the program access to its model, when no `model_url` is given."""
 
 
 @attrs.frozen
@@ -127,8 +129,15 @@ class SessionHost(Protocol):
         """Start a program whose whole tree dies with the session, and with the host."""
         ...
 
-    def launcher(self, program: Path) -> Path:
-        """A program that starts `program` the same way, for an SDK that does the spawning by itself."""
+    def launcher(self, program: Path, *, keep: Collection[str]) -> Path:
+        """A program that starts `program` the same way, for an SDK that does the spawning by itself.
+
+        Of the environment that the SDK gives it, only the variables named in `keep` reach `program` (SEC-02).
+        """
+        ...
+
+    async def end(self, *, deadline_s: float) -> None:
+        """End all programs of this session, and all that they started: asked first, then by force."""
         ...
 
     async def call_tool(self, call_id: str, name: str, arguments: JsonObject) -> ToolResult: ...

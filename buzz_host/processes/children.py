@@ -1,0 +1,346 @@
+"""The programs of this host: each below a keeper, each belonging to an owner, all of them ended with it (DESIGN 12).
+
+A child's whole tree dies when it ends, when its owner is ended, and when the host dies, even by SIGKILL. The host is a
+sub-reaper: orphans come to it, and it collects those that carry its marker, and no others, so that no other exit status
+of this process is ever taken away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import Process as AsyncioProcess
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from buzz_author.errors import BuzzError
+from buzz_host.processes import launcher as keeper
+from buzz_host.processes.launcher import Row
+
+# One line of a program may have this many bytes (DESIGN 13); asyncio's own bound is 64 KiB.
+LINE_MAX_BYTES: Final = 16 * 1024 * 1024
+# How the time of an ending is divided: asked to end, then the keeper kills, then we do.
+_ASKED_SHARE: Final = 0.6
+_KEEPER_SHARE: Final = 0.85
+_LAST_WAIT_S: Final = 1.0
+_PAUSE_S: Final = 0.01
+CLOSE_DEADLINE_S: Final = 10.0
+
+_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_KEEPER_PATH: Final = Path(keeper.__file__)
+
+
+class ProcessesClosed(BuzzError):
+    """A program was to be started after `Children.close()`."""
+
+
+class _Streams(SubprocessStreamProtocol):
+    """asyncio's own, which says when the process ends: its `wait` is held up by whoever still holds a pipe open."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[], None]) -> None:
+        super().__init__(limit=LINE_MAX_BYTES, loop=loop)
+        self._on_exit = on_exit
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self._on_exit()
+
+
+class ChildProcess:
+    """One program below its keeper: the `Process` of `buzz_author.harness`.
+
+    `pid` is the keeper's; `terminate` reaches the program's process group, `kill` the whole tree. The return code is
+    the program's own, negative for a signal.
+    """
+
+    def __init__(self, process: AsyncioProcess, transport: asyncio.SubprocessTransport, owner: str) -> None:
+        self._process = process
+        self._transport = transport
+        self.owner = owner
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def stderr(self) -> asyncio.StreamReader:
+        assert self._process.stderr is not None
+        return self._process.stderr
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send(keeper.KILL_ALL_SIGNAL)
+
+    def close(self) -> None:
+        """Give back the pipes; what was not read is lost."""
+        self._transport.close()
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+@attrs.frozen
+class _Members:
+    """The living processes of one owner: its keepers, and all others that carry its marker."""
+
+    keepers: tuple[Row, ...]
+    others: tuple[Row, ...]
+
+    @property
+    def all(self) -> tuple[Row, ...]:
+        return (*self.keepers, *self.others)
+
+
+class Children:
+    """Starts programs and ends them with everything that they started. Used from one event loop.
+
+    `folder` is private to hosts of one home (mode 0700); this host keeps a folder of its own in it while it runs.
+    """
+
+    def __init__(self, folder: Path, *, subreaper: bool = True) -> None:
+        """`subreaper` False: leave the orphans of this process to the system, where another program embeds the host."""
+        self.marker: Final = keeper.host_marker()
+        self._folder = folder / self.marker
+        self._subreaper = subreaper
+        self._children: set[ChildProcess] = set()
+        self._adopted: dict[int, str] = {}
+        self._launchers = 0
+        self._closed = False
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, owner: str) -> ChildProcess:
+        """Start a program. Its environment is `env` and the marker, and nothing of this process's own.
+
+        Raises `FileNotFoundError` for a program or a `cwd` that is not there, `ProcessesClosed` after `close`.
+        """
+        notes = self._ready(owner)
+        program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
+        if program is None:
+            raise FileNotFoundError(f"no program '{argv[0]}' to run")
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            lambda: _Streams(loop, self._tend),
+            *self._keeper_argv(),
+            keeper.KEEP_ALL,
+            os.path.abspath(program),  # noqa: PTH100  # symlinks stay: a program may look at its own name
+            *argv[1:],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=cwd,
+            env={**env, **self._marker_of(owner), keeper.KEEPER_VARIABLE: str(notes)},
+        )
+        child = ChildProcess(AsyncioProcess(transport, protocol, loop), transport, owner)
+        self._children = {each for each in self._children if each.returncode is None} | {child}
+        return child
+
+    def launcher(self, program: Path, owner: str, *, keep: Collection[str]) -> Path:
+        """An executable that starts `program` through a keeper, for an SDK that does the spawning by itself.
+
+        An SDK merges what it is given over the environment of this process. Of that, only the variables named in `keep`
+        reach `program`, and the marker: a host's secret is not in the list, so it does not get there (SEC-02).
+        """
+        notes = self._ready(owner)
+        wrong = [name for name in keep if not name or "," in name or "=" in name]
+        if wrong:
+            raise ValueError(f"not names of environment variables: {', '.join(map(repr, wrong))}")
+        marker = {**self._marker_of(owner), keeper.KEEPER_VARIABLE: str(notes)}
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in marker.items())
+        command = shlex.join([*self._keeper_argv(), ",".join(sorted(keep)) or "-", str(program)])
+        self._launchers += 1
+        path = self._folder / f"start-{self._launchers}"
+        path.write_text(f'#!/bin/sh\nexport {exports}\nexec {command} "$@"\n', encoding="utf-8")
+        path.chmod(0o700)
+        return path
+
+    async def end(self, owner: str, *, deadline_s: float) -> tuple[int, ...]:
+        """End every process of `owner`: SIGTERM first, then SIGKILL to all below and all marked, within `deadline_s`.
+
+        Returns the pids that are still there after that (a process in the kernel's hands); usually none.
+        """
+        return await self._end(owner, deadline_s)
+
+    async def close(self, *, deadline_s: float = CLOSE_DEADLINE_S) -> tuple[int, ...]:
+        """End the processes of all owners, and remove this host's folder. Nothing can be started after that."""
+        self._closed = True
+        left = await self._end(None, deadline_s)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return left
+
+    def collect(self) -> None:
+        """Take the exit statuses of our orphans: programs whose keeper was killed, and what carried our marker."""
+        self._adopt_noted()
+        for pid, started in list(self._adopted.items()):
+            row = keeper.process(pid)
+            if row is None or row.started != started:
+                del self._adopted[pid]
+            elif not row.zombie:
+                _kill(row)
+            elif row.parent == os.getpid():
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                del self._adopted[pid]
+            else:  # another process collects it
+                del self._adopted[pid]
+
+    def _tend(self) -> None:
+        """A keeper has ended. If it was killed, what it kept is an orphan now, and holds its pipes: end it at once."""
+        if self._closed:
+            return
+        if any(self._folder.glob("keepers/*")):
+            self._members(None)
+        self.collect()
+        if self._adopted:
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._tend)
+
+    def _ready(self, owner: str) -> Path:
+        """The folder of the keepers' notes, made on first need."""
+        if self._closed:
+            raise ProcessesClosed("this host is closing: it starts no programs any more")
+        if not _OWNER.fullmatch(owner):
+            raise ValueError(f"not an owner of processes: {owner!r}; letters, digits and ._:- are allowed")
+        notes = self._folder / "keepers"
+        if not notes.is_dir():
+            self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            notes.mkdir(mode=0o700, exist_ok=True)
+            if self._subreaper:
+                keeper.become_subreaper()
+        else:
+            self.collect()
+        return notes
+
+    def _keeper_argv(self) -> list[str]:
+        return [sys.executable, "-I", "-S", str(_KEEPER_PATH)]
+
+    def _marker_of(self, owner: str) -> dict[str, str]:
+        return {keeper.HOST_VARIABLE: self.marker, keeper.SESSION_VARIABLE: owner}
+
+    def _members(self, owner: str | None) -> _Members:
+        rows = keeper.table()
+        keepers: list[Row] = []
+        others: list[Row] = []
+        for pid, variables in keeper.environments(rows).items():
+            if variables.get(keeper.HOST_VARIABLE) != self.marker or rows[pid].zombie:
+                continue
+            if owner is not None and variables.get(keeper.SESSION_VARIABLE) != owner:
+                continue
+            if keeper.KEEPER_VARIABLE in variables:
+                keepers.append(rows[pid])
+            else:
+                others.append(rows[pid])
+                if rows[pid].parent == os.getpid():  # we start keepers only: its keeper is dead
+                    self._adopted[pid] = rows[pid].started
+        return _Members(tuple(keepers), tuple(others))
+
+    async def _end(self, owner: str | None, deadline_s: float) -> tuple[int, ...]:
+        begun = time.monotonic()
+        members = self._members(owner)
+        try:
+            _signal(members.keepers, signal.SIGTERM)
+            self.collect()
+            if not await self._gone(members, begun + deadline_s * _ASKED_SHARE):
+                _signal(members.keepers, keeper.KILL_ALL_SIGNAL)
+                await self._gone(members, begun + deadline_s * _KEEPER_SHARE)
+        finally:  # also when we are cancelled: then without waiting
+            members = self._members(owner)
+            for row in members.keepers:
+                keeper.kill_below(row.pid)
+            for row in reversed(members.all):
+                _kill(row)
+        last = max(begun + deadline_s, time.monotonic() + _LAST_WAIT_S)
+        await self._gone(members, last)
+        for child in [each for each in self._children if owner in (None, each.owner)]:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.wait(), max(last - time.monotonic(), _LAST_WAIT_S))
+            child.close()
+            self._children.discard(child)
+        return tuple(row.pid for row in members.all if _lives(row))
+
+    async def _gone(self, members: _Members, deadline: float) -> bool:
+        """Wait until none of these lives and all that we adopted is collected; False when the time is over."""
+        while True:
+            self.collect()
+            if not self._adopted and not any(_lives(row) for row in members.all):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_PAUSE_S)
+
+    def _adopt_noted(self) -> None:
+        """Adopt the programs of keepers that died without taking back their note, so by SIGKILL."""
+        if not self._folder.is_dir():
+            return
+        for note in (self._folder / "keepers").iterdir():
+            try:
+                keeper_started, pid, started = note.read_text(encoding="utf-8").split()
+            except (OSError, ValueError):  # taken back, or not yet written, while we looked
+                continue
+            row = keeper.process(int(note.name))
+            if row is None or row.zombie or row.started != keeper_started:
+                self._adopted[int(pid)] = started
+                note.unlink(missing_ok=True)
+
+
+class ProgramHost:
+    """The processes of one session: the part of a `SessionHost` that starts and ends programs."""
+
+    def __init__(self, children: Children, owner: str) -> None:
+        self._children = children
+        self._owner = owner
+
+    async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> ChildProcess:
+        return await self._children.spawn(argv, env=env, cwd=cwd, owner=self._owner)
+
+    def launcher(self, program: Path, *, keep: Collection[str]) -> Path:
+        return self._children.launcher(program, self._owner, keep=keep)
+
+    async def end(self, *, deadline_s: float) -> None:
+        await self._children.end(self._owner, deadline_s=deadline_s)
+
+
+def _lives(row: Row) -> bool:
+    now = keeper.process(row.pid)
+    return now is not None and not now.zombie and now.started == row.started
+
+
+def _kill(row: Row) -> None:
+    if _lives(row):
+        _signal((row,), signal.SIGKILL)
+
+
+def _signal(rows: Iterable[Row], number: signal.Signals) -> None:
+    for row in rows:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(row.pid, number)
