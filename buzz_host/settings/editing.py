@@ -7,7 +7,7 @@ reading, and replaces the file in one step. So two edits at once both count, and
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from buzz_author.json_values import JsonValue
 from buzz_host.settings.buzz_toml import FILE_NAME, Settings, SettingsError, read_text, wrong
@@ -60,14 +60,16 @@ class SettingsEdit:
 
     def _table(self, path: KeyPath, *, make: bool) -> MutableMapping[str, object]:
         import tomlkit
+        from tomlkit.items import InlineTable
 
         table: MutableMapping[str, object] = self._document
         for depth, key in enumerate(path):
             if key not in table:
-                fresh = tomlkit.table(is_super_table=depth < len(path) - 1)
                 if not make:
-                    return cast("MutableMapping[str, object]", fresh)
-                table[key] = fresh
+                    return {}
+                # A table within braces stays within them: TOML has no other place for it.
+                inline = isinstance(table, InlineTable)
+                table[key] = tomlkit.inline_table() if inline else tomlkit.table(is_super_table=depth < len(path) - 1)
             below = table[key]
             if not isinstance(below, MutableMapping):
                 raise wrong(path[: depth + 1], "a table", below)
