@@ -50,7 +50,7 @@ class Section:
         raise TypeError("a Section is made by buzz_author.section(), which neutralises its text")
 
     def __repr__(self) -> str:
-        return f"<Section {_opening(self.tag, self.attributes)} {self.size} bytes>"
+        return f"<Section {_opening(self.tag, self.attributes)[1]} {self.size} bytes>"
 
 
 def section(
@@ -66,18 +66,12 @@ def section(
         raise ValueError(f"{tag!r} is no section of ours; the tags are: {', '.join(sorted(OUR_TAGS))}")
     if not isinstance(text, str):
         raise TypeError(f"the text of a section is a str, not {type(text).__name__}")
-    pairs = _checked_attributes(attributes) if attributes else ()
+    pairs, opening = _opening(tag, tuple(attributes))
     body = neutralise(well_formed(trim(text)))
     encoded = body.encode("utf-8")
-    made = Section.__new__(Section)
+    made = _new(Section)
     made.__attrs_init__(
-        tag,
-        body,
-        pairs,
-        source,
-        f"{_opening(tag, pairs)}\n{body}\n</{tag}>",
-        _sha256(encoded).hexdigest(),
-        len(encoded),
+        tag, body, pairs, source, f"{opening}\n{body}\n</{tag}>", _sha256(encoded).hexdigest(), len(encoded)
     )
     return made
 
@@ -115,6 +109,18 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+_new: Final = object.__new__
+
+
+# Cached: a turn renders the same few plugin names over and over.
+@lru_cache(maxsize=512)
+def _opening(tag: str, attributes: tuple[tuple[str, str], ...]) -> tuple[tuple[tuple[str, str], ...], str]:
+    """The attributes as they are kept, and the opening that shows them."""
+    pairs = _checked_attributes(attributes)
+    shown = "".join([f' {name}="{_escaped(value)}"' for name, value in pairs])
+    return pairs, f"<{tag}{shown}>"
+
+
 def _checked_attributes(attributes: Iterable[tuple[object, object]]) -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[str, str]] = []
     for name, value in attributes:
@@ -126,13 +132,6 @@ def _checked_attributes(attributes: Iterable[tuple[object, object]]) -> tuple[tu
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError(f"an attribute stands twice in {[name for name, _ in pairs]}")
     return tuple(pairs)
-
-
-@lru_cache(maxsize=512)
-def _opening(tag: str, attributes: tuple[tuple[str, str], ...]) -> str:
-    # Cached: a turn renders the same few plugin names over and over.
-    pairs = "".join([f' {name}="{_escaped(value)}"' for name, value in attributes])
-    return f"<{tag}{pairs}>"
 
 
 def _escaped(value: str) -> str:

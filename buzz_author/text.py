@@ -3,10 +3,11 @@
 A turn is read by a model that trusts its sections, so no text may open or close one (INS-07, INS-10). These are the
 pure functions that see to it; `buzz_author.sections.section` is their only caller on the way into a turn.
 
-A *section tag* is `<` or its full-width form `＜`, then any white space, slashes and invisible characters, then one of
-the closed list of names, in any case, also with invisible characters or combining marks strewn in, in compatibility
-letters (full-width, mathematical) or with another dash; the name ends where a letter, digit, `-`, `_`, `.` or `:` does
-not follow. What comes after the name does not matter. Letters of another script that merely look alike are not covered.
+A *section tag* is `<` or its full-width form `＜`, then any white space and slashes, then a name of the closed list
+that no further letter, digit, `-`, `_`, `.` or `:` follows. The name counts in any case, in compatibility letters
+(full-width, mathematical, circled), with accents, and with any other dash for `-`; characters that show nothing count
+as absent wherever they stand. What comes after the name does not matter. Letters of another script that merely look
+alike are not covered.
 """
 
 from __future__ import annotations
@@ -68,7 +69,6 @@ PROGRAM_TAGS: Final = frozenset(
 )
 
 _ALL_TAGS: Final = OUR_TAGS | PROGRAM_TAGS
-_LONGEST_TAG_CHARS: Final = max(map(len, _ALL_TAGS))
 
 # The white space and line ends that ECMAScript's `trim` removes (INS-02). Python's `strip` differs both ways: it takes
 # U+001C to U+001F and U+0085, and leaves U+FEFF.
@@ -77,18 +77,19 @@ _ECMA_WHITE_SPACE: Final = (
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
 
-# Characters that show nothing: controls, category Cf, the other default-ignorable ones, combining marks, and a blank
-# that is no white space. Written as ranges because asking `unicodedata` for each code point would take 0.1 s; a test
-# holds them against it.
-_INVISIBLE: Final = (
-    r"\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u0300-\u036f\u0483-\u0489\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2"
-    r"\u115f\u1160\u17b4\u17b5\u180b-\u180f\u1ab0-\u1aff\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e\u2060-\u206f"
-    r"\u20d0-\u20ff\u2800\u3164\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd"
-    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
-_SLASHES: Final = r"/\u2044\u2215\uff0f"
-_DASHES: Final = r"\-\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
+# What shows nothing although its category does not say so: fillers, the blank Braille pattern, and code points that are
+# default-ignorable without being assigned.
+_FILLERS: Final = "\u115f\u1160\u2065\u2800\u3164\uffa0"
+_FILLER_RANGES: Final = (range(0xFFF0, 0xFFF9), range(0xE0000, 0xE1000))
+_WHITE_CONTROLS: Final = "\t\n\v\f\r"
+_SLASHES: Final = "/\u2044\u2215\uff0f"
+_MINUS: Final = "\u2212"
 _OPENERS: Final = ("<", "\uff1c")
+# For character classes. Odd is everything but printable ASCII and the controls that are white space. A region ends at
+# the ASCII that can stand neither before a name nor in one, and at an opener.
+_ODD: Final = r"\x00-\x08\x0e-\x1f\x7f-\U0010ffff"
+_REGION: Final = r"[^!-,;-@\[-^`{-~\uff1c]"
+_AS_READ_MAX_CHARS: Final = 32_768
 
 
 def trim(text: str) -> str:
@@ -120,7 +121,7 @@ def neutralise(text: str) -> str:
 
 
 def _without_tags(text: str, opener: str) -> str:
-    found = [match.start() for match in _candidate(opener).finditer(text) if _names_a_tag(match[1])]
+    found = [match.start() for match in _candidate(opener).finditer(text) if _names_a_tag(match)]
     if not found:
         return text
     pieces = []
@@ -134,34 +135,66 @@ def _without_tags(text: str, opener: str) -> str:
 
 @lru_cache(maxsize=len(_OPENERS))
 def _candidate(opener: str) -> re.Pattern[str]:
-    # One pattern an opener, each with a literal first character: the search then runs at the speed of memory. No
-    # quantifier holds another, and no match runs past the next opener, so hostile text costs no more than its length.
-    return re.compile(rf"{opener}[\s{_SLASHES}{_INVISIBLE}]*+([\w.:{_DASHES}{_INVISIBLE}]*+)")
+    # One pattern an opener, each with a literal first character: the search then runs at the speed of memory, and the
+    # two letters after it tell most of HTML and code from a tag. Group 1 is a name in ASCII; group 2 is there where the
+    # quick look cannot judge, and holds what follows. No quantifier holds another, and no match runs past the next
+    # opener, so hostile text costs no more than its length.
+    first = "".join(sorted({tag[0] for tag in _ALL_TAGS}))
+    second = "".join(sorted({tag[1] for tag in _ALL_TAGS}))
+    shortest = min(map(len, _ALL_TAGS))
+    return re.compile(
+        rf"{opener}[\s/]*+(?:"
+        rf"([{first}{first.upper()}](?=[{second}{second.upper()}{_ODD}])[A-Za-z0-9_.:-]*+)(?:(?=[{_ODD}])({_REGION}++))?+"
+        rf"|(?=[{_ODD}])({_REGION}{{{shortest},}}+))"
+    )
 
 
-def _names_a_tag(run: str) -> bool:
-    if run.isascii() and run.isprintable():
-        return len(run) <= _LONGEST_TAG_CHARS and run.lower() in _ALL_TAGS
-    return _plain(run) in _ALL_TAGS
+def _names_a_tag(match: re.Match[str]) -> bool:
+    ascii_name, rest, odd = match.groups()
+    if ascii_name is not None and rest is None:
+        return ascii_name.lower() in _ALL_TAGS
+    seen: str = (odd or ascii_name + rest).translate(_AS_READ)
+    name = _name_as_read().match(seen)
+    return name is not None and name[1] in _ALL_TAGS
 
 
-def _plain(run: str) -> str:
-    """The name that a reader sees in `run`; empty when that is longer than any tag: nothing long is normalised."""
-    from unicodedata import normalize
+class _AsRead(dict[int, str]):
+    """A table for `str.translate`: what a reader takes each character for, in the terms of the module's docstring.
 
-    visible = _invisible().sub("", run)
-    if len(visible) > _LONGEST_TAG_CHARS:
+    White space is a blank, a slash `/`, a dash `-`; the rest is its compatibility form in lower case without what shows
+    nothing. Filled as characters are met, from the interpreter's own tables, so that it knows what they know.
+    """
+
+    def __missing__(self, code: int) -> str:
+        from unicodedata import normalize
+
+        read = "".join([_one_as_read(each) for each in normalize("NFKD", chr(code))]).casefold()
+        if len(self) >= _AS_READ_MAX_CHARS:
+            self.clear()
+        self[code] = read
+        return read
+
+
+def _one_as_read(character: str) -> str:
+    from unicodedata import category
+
+    kind = category(character)
+    if character in _WHITE_CONTROLS or kind in ("Zs", "Zl", "Zp"):
+        return " "
+    if (
+        kind in ("Cc", "Cf", "Mn", "Me")
+        or character in _FILLERS
+        or any(ord(character) in each for each in _FILLER_RANGES)
+    ):
         return ""
-    dashed = _dash().sub("-", visible)
-    # Normalising may bring marks to light that hide in a composed letter; a letter with a mark is the letter here.
-    return _invisible().sub("", normalize("NFKD", dashed)).casefold()
+    if character in _SLASHES:
+        return "/"
+    return "-" if kind == "Pd" or character == _MINUS else character
+
+
+_AS_READ: Final = _AsRead()
 
 
 @lru_cache(maxsize=1)
-def _invisible() -> re.Pattern[str]:
-    return re.compile(f"[{_INVISIBLE}]+")
-
-
-@lru_cache(maxsize=1)
-def _dash() -> re.Pattern[str]:
-    return re.compile(f"[{_DASHES}]")
+def _name_as_read() -> re.Pattern[str]:
+    return re.compile(r"[ /]*+([\w.:-]*+)")
