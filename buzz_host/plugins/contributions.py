@@ -7,7 +7,6 @@ shown, and gone the moment the scope is closed, so a plugin that is starting, st
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar, cast
@@ -19,14 +18,12 @@ from buzz_author.harness import Harness
 from buzz_author.instructions import CheckedInstructions
 from buzz_author.plugins import Disposer
 from buzz_author.sections import Section
+from buzz_host.plugins.listeners import Listeners
 
 T = TypeVar("T")
-Listener = Callable[[], None]
 
 # A note waits until its agent's next turn. An agent that never runs must not make its notes pile up without bound.
 NOTES_WAITING_MAX: Final = 100
-
-_log = logging.getLogger("buzz.plugins")
 
 
 @attrs.frozen
@@ -73,7 +70,7 @@ class Contributions:
         self._scopes: dict[str, Scope] = {}
         self._snapshots: dict[str, tuple[Contribution[object], ...]] = {}
         self._known: dict[tuple[str, str], frozenset[str]] = {}
-        self._listeners: dict[object, Listener] = {}
+        self._listeners: Listeners[[]] = Listeners()
         self._revision = 0
         self._notes = 0
 
@@ -120,7 +117,7 @@ class Contributions:
             if taken:
                 self._drop([NOTES.name])
         if taken:
-            self._tell()
+            self._listeners.tell()
         return tuple(taken)
 
     def put_back(self, notes: Iterable[Contribution[Note]]) -> None:
@@ -135,19 +132,11 @@ class Contributions:
             if returned:
                 self._drop([NOTES.name])
         if returned:
-            self._tell()
+            self._listeners.tell()
 
-    def subscribe(self, listener: Listener) -> Disposer:
+    def subscribe(self, listener: Callable[[], object]) -> Disposer:
         """Call `listener` after each visible change, on the thread that made it (REG-03)."""
-        key = object()
-        with self._lock:
-            self._listeners[key] = listener
-
-        def unsubscribe() -> None:
-            with self._lock:
-                self._listeners.pop(key, None)
-
-        return unsubscribe
+        return self._listeners.subscribe(listener)
 
     def _drop(self, kinds: Iterable[str]) -> None:
         """Forget the snapshots of `kinds` and count a change. In the same hold of the lock as the change itself, so
@@ -155,15 +144,6 @@ class Contributions:
         for kind in kinds:
             self._snapshots.pop(kind, None)
         self._revision += 1
-
-    def _tell(self) -> None:
-        with self._lock:
-            listeners = list(self._listeners.values())
-        for listener in listeners:
-            try:
-                listener()
-            except Exception:
-                _log.exception("a listener of the registry failed")
 
     def next_note(self) -> str:
         """The id of a new note: they sort in the order in which they were made."""
@@ -210,7 +190,7 @@ class Scope:
                 self._remember(kind.name)
                 self._registry._drop([kind.name])
         if visible:
-            self._registry._tell()
+            self._registry._listeners.tell()
         return lambda: self._take_back(kind, kept)
 
     def must_be_open(self) -> None:
@@ -229,7 +209,7 @@ class Scope:
             for name in self.entries:
                 self._remember(name)
             self._registry._drop(self.entries)
-        self._registry._tell()
+        self._registry._listeners.tell()
         return True
 
     def close(self) -> None:
@@ -243,7 +223,7 @@ class Scope:
             if visible:
                 self._registry._drop(self.entries)
         if visible:
-            self._registry._tell()
+            self._registry._listeners.tell()
 
     def _take_back(self, kind: Kind[T], kept: Contribution[object]) -> None:
         with self._registry._lock:
@@ -256,7 +236,7 @@ class Scope:
                 self._remember(kind.name)
                 self._registry._drop([kind.name])
         if visible:
-            self._registry._tell()
+            self._registry._listeners.tell()
 
     def _remember(self, kind: str) -> None:
         self._registry._known[self.plugin, kind] = frozenset(self.entries[kind])

@@ -12,6 +12,7 @@ from typing import Final
 
 from buzz_author.errors import RegistrationError
 from buzz_author.plugins import Disposer
+from buzz_host.plugins.listeners import Listeners
 
 ALWAYS_THERE: Final = frozenset({"agents", "effect", "log", "plugin", "settings", "spawn"})
 
@@ -22,7 +23,7 @@ class ServiceRegistry:
     def __init__(self, services: Mapping[str, object] | None = None) -> None:
         self._lock = threading.Lock()
         self._services: dict[str, object] = {}
-        self._listeners: dict[object, Callable[[], None]] = {}
+        self._listeners: Listeners[[]] = Listeners()
         for name, value in (services or {}).items():
             self.provide(name, value)
 
@@ -34,7 +35,7 @@ class ServiceRegistry:
             if name in ALWAYS_THERE or name in self._services:
                 raise RegistrationError(f"the service '{name}' exists already: withdraw it first")
             self._services[name] = value
-        self._tell()
+        self._listeners.tell()
 
     def withdraw(self, name: str) -> None:
         """Take the service away; nothing happens where there is none. Plugins that inject it stop being active."""
@@ -42,7 +43,7 @@ class ServiceRegistry:
             if name not in self._services:
                 return
             del self._services[name]
-        self._tell()
+        self._listeners.tell()
 
     def missing(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those of `names` that no service answers to, in their order."""
@@ -62,20 +63,6 @@ class ServiceRegistry:
         with self._lock:
             return all(name in self._services and self._services[name] is value for name, value in taken.items())
 
-    def subscribe(self, listener: Callable[[], None]) -> Disposer:
+    def subscribe(self, listener: Callable[[], object]) -> Disposer:
         """Call `listener` after each change, on the thread that made it."""
-        key = object()
-        with self._lock:
-            self._listeners[key] = listener
-
-        def unsubscribe() -> None:
-            with self._lock:
-                self._listeners.pop(key, None)
-
-        return unsubscribe
-
-    def _tell(self) -> None:
-        with self._lock:
-            listeners = list(self._listeners.values())
-        for listener in listeners:
-            listener()
+        return self._listeners.subscribe(listener)
