@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Final, TypeAlias
@@ -129,6 +130,7 @@ class Writer:
         self._closed = False
         # All below belongs to the thread.
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._remembered: dict[str, object] = {}
         self._idle: dict[str, Callable[[Transaction], object]] = {}
         self._idle_by = 0.0
@@ -211,8 +213,13 @@ class Writer:
                 self._idle |= transaction.idle
 
     def _begun(self) -> sqlite3.Connection:
+        database = self._home.database
         if self._connection is None:
             self._connection = self._connect()
+            self._file = _file_at(database)
+        elif _file_at(database) != self._file:
+            # What goes into a file without a name is gone with this process: that must not be acknowledged.
+            raise StoreError(f"{database}: was removed or replaced while it was in use: stop Buzz and start it again")
         self._connection.execute("BEGIN IMMEDIATE")
         return self._connection
 
@@ -277,6 +284,14 @@ class Writer:
 
 class _GroupLost(Exception):
     """SQLite has rolled back the whole group: its works are run again, each alone."""
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _tell(jobs: list[Job]) -> None:
