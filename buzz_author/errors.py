@@ -7,8 +7,15 @@ plugin is not an exception but a value (`PluginFault`): it is shown wherever the
 from __future__ import annotations
 
 import traceback as _traceback
+from typing import Final
 
 import attrs
+
+from buzz_author.text import well_formed
+
+# A fault is shown in a row and kept in the ledger with each turn that it touches, so no plugin decides how long it is.
+FAULT_MESSAGE_MAX_CHARS: Final = 500
+FAULT_TRACEBACK_MAX_CHARS: Final = 16_384
 
 
 class BuzzError(Exception):
@@ -43,21 +50,30 @@ class PluginFault:
     @classmethod
     def from_exception(cls, plugin: str, phase: str, error: BaseException) -> PluginFault:
         """The fault for an exception that a plugin let escape; never fails, even if its `__str__` does."""
-        return cls(plugin, phase, describe(error), "".join(_formatted(error)))
+        return cls(plugin, phase, describe(error), _formatted(error))
 
 
 def describe(error: BaseException) -> str:
-    """One line for an exception: its class and what it says, whatever its `__str__` does."""
+    """One line for an exception, at most 500 characters: its class and what it says, whatever its `__str__` does."""
     try:
-        said = str(error)
+        # The methods of `str` itself: what `__str__` returned may be of a class that has its own.
+        said = " ".join(str.split(str(error)))
     except BaseException:
         said = "its text could not be read"
-    name = type(error).__name__
-    return f"{name}: {' '.join(said.split())}" if said.strip() else name
+    line = f"{_class_name(error)}: {said}" if said else _class_name(error)
+    return well_formed(line if len(line) <= FAULT_MESSAGE_MAX_CHARS else line[: FAULT_MESSAGE_MAX_CHARS - 1] + "…")
 
 
-def _formatted(error: BaseException) -> list[str]:
+def _class_name(error: BaseException) -> str:
     try:
-        return _traceback.format_exception(error)
+        return " ".join(str.split(type(error).__name__)) or "an exception"
     except BaseException:
-        return [f"{type(error).__name__}: its traceback could not be formatted\n"]
+        return "an exception"
+
+
+def _formatted(error: BaseException) -> str:
+    try:
+        # The end says where it happened and what it was.
+        return well_formed("".join(_traceback.format_exception(error))[-FAULT_TRACEBACK_MAX_CHARS:])
+    except BaseException:
+        return f"{_class_name(error)}: its traceback could not be formatted\n"

@@ -15,7 +15,7 @@ import attrs
 from buzz_author.errors import RegistrationError
 from buzz_author.names import check_id
 from buzz_author.sections import Section, Source, section
-from buzz_author.text import trim, well_formed
+from buzz_author.text import exact, trim, well_formed
 
 # Several times the attention note, the only other text that every turn carries; the same bound as in the system that
 # this rule comes from (INS-02).
@@ -76,7 +76,7 @@ class CheckedInstructions:
 
 def check_instructions(
     plugin: str,
-    instructions: AgentInstructions | Mapping[str, object] | None,
+    instructions: AgentInstructions | Mapping[str, object] | None = None,
     /,
     *,
     id: str | None = None,
@@ -99,7 +99,7 @@ def check_instructions(
         raise RegistrationError(f"{where}: text must be a str, not {type(text).__name__}")
     if when is not None and not callable(when):
         raise RegistrationError(f"{where}: when must be a function of the agent, not {type(when).__name__}")
-    trimmed = well_formed(trim(text))
+    trimmed = well_formed(trim(exact(text)))
     size = len(trimmed.encode("utf-8"))
     if size == 0:
         raise RegistrationError(f"{where}: the text is empty; say something, or register nothing")

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from buzz_author.errors import InvalidName
+from buzz_author.text import exact
 
 NAME_MAX_CHARS: Final = 64
 ID_MAX_CHARS: Final = 64
@@ -30,6 +31,7 @@ def check_name(name: object, what: str) -> str:
             f"{what} name {_shown(name)} is not allowed: use 1 to {NAME_MAX_CHARS} of a-z, 0-9, '-' and '_', "
             "starting with a letter or a digit"
         )
+    name = exact(name)
     if name in RESERVED_NAMES:
         raise InvalidName(
             f"{what} name {name!r} is reserved by Buzz ({', '.join(sorted(RESERVED_NAMES))}): choose another"
@@ -44,7 +46,7 @@ def check_id(identifier: object, what: str) -> str:
             f"{what} id {_shown(identifier)} is not allowed: use 1 to {ID_MAX_CHARS} of a-z, 0-9, '.', '_' and '-', "
             "starting with a letter or a digit"
         )
-    return identifier
+    return exact(identifier)
 
 
 def folded(name: str) -> str:

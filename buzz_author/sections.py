@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from buzz_author.text import OUR_TAGS, PROGRAM_TAGS, neutralise, trim, well_formed
+from buzz_author.text import OUR_TAGS, PROGRAM_TAGS, exact, neutralise, trim, well_formed
 
 __all__ = ["OUR_TAGS", "PROGRAM_TAGS", "Section", "Source", "neutralise", "parse", "render", "section"]
 
@@ -64,10 +64,8 @@ def section(
     """
     if tag not in OUR_TAGS:
         raise ValueError(f"{tag!r} is no section of ours; the tags are: {', '.join(sorted(OUR_TAGS))}")
-    if not isinstance(text, str):
-        raise TypeError(f"the text of a section is a str, not {type(text).__name__}")
-    pairs, opening = _opening(tag, tuple(attributes))
-    body = neutralise(well_formed(trim(text)))
+    pairs, opening = _opening(tag, tuple([(exact(name), exact(value)) for name, value in attributes]))
+    body = neutralise(well_formed(trim(exact(text))))
     encoded = body.encode("utf-8")
     made = _new(Section)
     made.__attrs_init__(
@@ -116,22 +114,15 @@ _new: Final = object.__new__
 @lru_cache(maxsize=512)
 def _opening(tag: str, attributes: tuple[tuple[str, str], ...]) -> tuple[tuple[tuple[str, str], ...], str]:
     """The attributes as they are kept, and the opening that shows them."""
-    pairs = _checked_attributes(attributes)
+    names = [name for name, _ in attributes]
+    for name in names:
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", name, re.ASCII):
+            raise ValueError(f"{name!r} cannot name an attribute of a section: use a-z, 0-9 and '-'")
+    if len(set(names)) != len(names):
+        raise ValueError(f"an attribute stands twice in {names}")
+    pairs = tuple([(name, well_formed(value)) for name, value in attributes])
     shown = "".join([f' {name}="{_escaped(value)}"' for name, value in pairs])
     return pairs, f"<{tag}{shown}>"
-
-
-def _checked_attributes(attributes: Iterable[tuple[object, object]]) -> tuple[tuple[str, str], ...]:
-    pairs: list[tuple[str, str]] = []
-    for name, value in attributes:
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]*", name, re.ASCII):
-            raise ValueError(f"{name!r} cannot name an attribute of a section: use a-z, 0-9 and '-'")
-        if not isinstance(value, str):
-            raise TypeError(f"the attribute {name!r} of a section is a str, not {type(value).__name__}")
-        pairs.append((name, well_formed(value)))
-    if len({name for name, _ in pairs}) != len(pairs):
-        raise ValueError(f"an attribute stands twice in {[name for name, _ in pairs]}")
-    return tuple(pairs)
 
 
 def _escaped(value: str) -> str:

@@ -92,6 +92,19 @@ _REGION: Final = r"[^!-,;-@\[-^`{-~\uff1c]"
 _AS_READ_MAX_CHARS: Final = 32_768
 
 
+def exact(text: str) -> str:
+    """`text` as a plain `str`; the same object when it is one.
+
+    A subclass may answer `in`, `strip` or `encode` as it likes, and so pass a check with other words than it is sent
+    with. Raises `TypeError` for what is no `str`.
+    """
+    if type(text) is str:
+        return text
+    if not isinstance(text, str):
+        raise TypeError(f"expected a str, not {type(text).__name__}")
+    return str.__str__(text)
+
+
 def trim(text: str) -> str:
     """`text` without the white space at its ends that ECMAScript's `String.prototype.trim` removes (INS-02)."""
     return text.strip(_ECMA_WHITE_SPACE)
