@@ -242,8 +242,8 @@ class SessionEnded(Event):
         return {"error": error_json(self.error)}
 
 
-def outcome_json(reply: str, usage: Usage | None, error: HarnessError | None) -> dict[str, Any]:
-    """How a turn ended, as JSON: reply, usage and error."""
+def outcome_json(reply: str | None, usage: Usage | None, error: HarnessError | None) -> dict[str, Any]:
+    """How a turn ended, as JSON: reply (None: none is known), usage and error."""
     return {"reply": reply, "usage": attrs.asdict(usage) if usage else None, "error": error_json(error)}
 
 

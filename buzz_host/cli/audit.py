@@ -1,0 +1,222 @@
+"""`buzz audit`: what agents were told, by which plugin, and what came back; whether the ledger is whole (AUD-02)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from buzz_host.cli.endings import EXIT_FAILED
+from buzz_host.cli.options import home_option, home_path, json_option
+from buzz_host.cli.output import print_json
+
+if TYPE_CHECKING:
+    from buzz_host.ledger.verify import Break
+    from buzz_host.ledger.views import PluginRow
+    from buzz_host.services.audit import Audit
+
+TURNS_SHOWN = 50
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), default=TURNS_SHOWN, show_default=True, help="How many turns at most."
+)
+only_agent = click.option("--agent", metavar="NAME", help="Only turns of this agent.")
+
+
+@click.group(no_args_is_help=True)
+@home_option
+def audit() -> None:
+    """What each agent was told on each turn, by which plugin, read back from the ledger.
+
+    The beginning of a turn's or a session's id is enough, where it is the only one.
+    """
+
+
+@audit.command()
+@only_agent
+@click.option("--session", metavar="ID", help="Only turns of this session.")
+@limit_option
+@json_option
+@home_option
+def turns(agent: str | None, session: str | None, limit: int, as_json: bool) -> None:
+    """The turns, newest first."""
+    rows = _audit().turns(agent=agent, session=session, limit=limit)
+    if as_json:
+        from buzz_host.services.audit import row_json
+
+        for row in rows:
+            print_json(row_json(row))
+        return
+    from rich.text import Text
+
+    from buzz_host.cli.drawing import Drawing
+    from buzz_host.cli.transcript import STATUS_STYLES
+    from buzz_host.cli.wording import shortened
+
+    if not rows:
+        click.echo("no turns")
+        return
+    Drawing().table(
+        ("TURN", "SENT", "AGENT", "HARNESS", "KIND", "STATUS", "SESSION", "PLUGINS"),
+        (
+            (
+                shortened(row.turn),
+                row.at[:19].replace("T", " "),
+                row.agent,
+                row.harness,
+                row.kind,
+                Text(row.status, STATUS_STYLES.get(row.status, "yellow")),
+                shortened(row.session),
+                ", ".join(row.plugins),
+            )
+            for row in rows
+        ),
+    )
+
+
+@audit.command()
+@click.argument("turn")
+@json_option
+@home_option
+def show(turn: str, as_json: bool) -> None:
+    """One turn: every section that was sent and who said it, what was left out, what came back.
+
+    With --json, the event `turn_started` again, from disk, with how it ended.
+    """
+    found = _audit().turn(turn)
+    if as_json:
+        from buzz_host.services.audit import turn_json
+
+        print_json(turn_json(found))
+        return
+    from buzz_host.cli.drawing import Drawing, Palette
+    from buzz_host.cli.transcript import draw_labels, draw_turn
+
+    drawing = Drawing()
+    draw_labels(drawing, found)
+    drawing.lines("")
+    draw_turn(drawing, found, Palette())
+
+
+@audit.command()
+@click.argument("turn")
+@json_option
+@home_option
+def why(turn: str, as_json: bool) -> None:
+    """For each plugin, whether its instructions were part of a turn, and if not, why."""
+    from buzz_host.services.audit import verdicts
+
+    rows = verdicts(_audit().turn(turn))
+    if as_json:
+        import attrs
+
+        for row in rows:
+            print_json(attrs.asdict(row))
+        return
+    from rich.text import Text
+
+    from buzz_host.cli.drawing import Drawing, Palette
+    from buzz_host.cli.wording import contribution, counted, reason_in_words
+    from buzz_host.terminal import printable_line
+
+    if not rows:
+        click.echo("no plugin had instructions for this turn")
+        return
+    palette, drawing = Palette(), Drawing()
+    width = max(len(contribution(row.plugin, row.id)) for row in rows)
+    for row in rows:
+        name = printable_line(contribution(row.plugin, row.id))
+        drawing.lines(
+            Text.assemble(
+                ("✓ ", "green") if row.admitted else ("✗ ", "red"),
+                (f"{name:<{width}}", palette.of(row.plugin)),
+                f"  admitted, {counted(row.bytes or 0, 'byte')}, sha256 {row.sha256 or 'gone'}"
+                if row.admitted
+                else f"  left out: {reason_in_words(row.reason or '', row.detail)}",
+            )
+        )
+
+
+@audit.command()
+@click.argument("name")
+@only_agent
+@limit_option
+@json_option
+@home_option
+def plugin(name: str, agent: str | None, limit: int, as_json: bool) -> None:
+    """What one plugin told which agent, turn by turn, newest first; or why it did not."""
+    rows = _audit().plugin(name, agent=agent, limit=limit)
+    if as_json:
+        from buzz_host.services.audit import plugin_json
+
+        for row in rows:
+            print_json(plugin_json(row))
+        return
+    _draw_plugin(rows)
+
+
+@audit.command()
+@click.option("--head", metavar="HASH", help="A head noted earlier: the chain must still hold it.")
+@json_option
+@home_option
+@click.pass_context
+def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
+    """Compute every hash of the ledger again; exit code 1 where something was changed, with each place.
+
+    Without --head this proves that nothing was changed apart; with it, that nothing was written anew since.
+    """
+
+    def report(found: Break) -> None:
+        if as_json:
+            print_json(
+                {
+                    "event": "break",
+                    "seq": found.seq,
+                    "what": found.what,
+                    "expected": found.expected,
+                    "found": found.found,
+                }
+            )
+        else:
+            from buzz_host.terminal import printable_line
+
+            click.echo(printable_line(str(found)))
+
+    result = _audit().verify(head, report)
+    if as_json:
+        print_json({"event": "verified", "entries": result.entries, "head": result.head, "breaks": result.breaks})
+    else:
+        from buzz_host.cli.wording import counted
+
+        entries = "1 entry" if result.entries == 1 else f"{result.entries:,} entries"
+        verdict = "whole" if not result.breaks else f"broken in {counted(result.breaks, 'place')}"
+        click.echo(f"the ledger is {verdict}: {entries}, head {result.head or 'none'}")
+    if result.breaks:
+        ctx.exit(EXIT_FAILED)
+
+
+def _audit() -> Audit:
+    from buzz_host.services.audit import Audit
+    from buzz_host.settings import Home
+
+    return Audit(Home.resolve(home_path()))
+
+
+def _draw_plugin(rows: tuple[PluginRow, ...]) -> None:
+    from rich.text import Text
+
+    from buzz_host.cli.drawing import Drawing, Palette
+    from buzz_host.cli.transcript import GONE, draw_faults, draw_left_out
+    from buzz_host.cli.wording import contribution, counted, shortened
+    from buzz_host.terminal import printable_line
+
+    drawing, palette = Drawing(), Palette()
+    for each in rows:
+        row = each.row
+        drawing.rule(f"{row.at[:19].replace('T', ' ')}  {row.agent} on {row.harness}  turn {shortened(row.turn)}")
+        for section in each.told:
+            style = palette.of(section.plugin)
+            name = printable_line(contribution(section.plugin or "", section.id))
+            drawing.lines(Text.assemble((f"told {name}", style), (f"  {counted(section.bytes, 'byte')}", "dim")))
+            drawing.text(GONE if section.body is None else section.body, bar=style)
+        draw_left_out(drawing, each.left_out, palette)
+        draw_faults(drawing, each.faults, palette)

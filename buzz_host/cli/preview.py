@@ -1,0 +1,78 @@
+"""`buzz preview`: the exact text that the next turn would carry on stdout, and why it is so on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from buzz_host.cli.options import agent_option, harness_option, home_option, home_path, json_option, plugin_option
+
+if TYPE_CHECKING:
+    from buzz_host.sessions.events import Preview
+
+
+@click.command()
+@click.argument("text")
+@agent_option
+@harness_option
+@plugin_option
+@click.option(
+    "--trigger",
+    type=click.Choice(["message", "steer"]),
+    default="message",
+    show_default=True,
+    help="What wakes the agent: a message, or one steered into a running turn.",
+)
+@json_option
+@home_option
+def preview(
+    text: str,
+    agent: str | None,
+    harness: str | None,
+    plugins: tuple[Path, ...],
+    trigger: Literal["message", "steer"],
+    as_json: bool,
+) -> None:
+    """The exact text that the next turn would carry with the message TEXT (- reads it from standard input).
+
+    No program is started and nothing is recorded. The text alone goes to stdout, to the byte, with one line end; what
+    was left out and why, faults, and the bytes of each plugin go to stderr. With --json, all of it is one object.
+    """
+    from buzz_host.cli.messages import message_from
+
+    made = asyncio.run(_preview(message_from(text), agent, harness, plugins, trigger))
+    if as_json:
+        from buzz_host.cli.output import print_json
+
+        print_json(made.as_json())
+        return
+    _print(made)
+
+
+async def _preview(
+    message: str,
+    agent: str | None,
+    harness: str | None,
+    plugins: tuple[Path, ...],
+    trigger: Literal["message", "steer"],
+) -> Preview:
+    from buzz_host.services.host import Host
+
+    async with Host(home_path(), plugins=plugins) as host:
+        return await host.preview(message, agent=agent, harness=harness, trigger=trigger)
+
+
+def _print(made: Preview) -> None:
+    from buzz_host.cli.output import is_terminal, note, write_bytes
+    from buzz_host.cli.summary import note_turn
+    from buzz_host.terminal import printable
+
+    # A file gets the text to the byte; a terminal gets it safe to look at.
+    text = printable(made.text) if is_terminal() else made.text
+    write_bytes(f"{text}\n".encode())
+    if is_terminal():
+        note("")
+    note_turn(made)
