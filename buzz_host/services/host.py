@@ -1,0 +1,332 @@
+"""`Host`: the Python face of Buzz. It wires the rooms together for one home, and lets go of everything at its end.
+
+    async with Host() as host:
+        async with host.session(agent="dev", rehearse=True) as session, session.turn("Hello") as events:
+            async for event in events:
+                print(event.as_json())
+
+Nothing is started before it is needed: a preview opens no database and starts no program (API-02).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from buzz_author.errors import BuzzError
+from buzz_author.harness import Harness, Process, SessionSpec
+from buzz_author.instructions import AgentHandle
+from buzz_author.sections import Section
+from buzz_host.agents.catalogue import AgentCatalogue
+from buzz_host.agents.handle import TurnAgent
+from buzz_host.agents.spec import AgentSpec
+from buzz_host.processes import Children, ProgramHost, sweep
+from buzz_host.rehearsal import Rehearsal
+from buzz_host.services.live_plugins import LivePlugins
+from buzz_host.sessions.access import SessionAccess
+from buzz_host.sessions.actor import SessionActor
+from buzz_host.sessions.commands import ComposedTurn
+from buzz_host.sessions.events import Preview, section_rows
+from buzz_host.sessions.lease import Lease
+from buzz_host.sessions.recording import LedgerRecorder
+from buzz_host.sessions.roster import KnownSession, find, remember
+from buzz_host.sessions.session import Session
+from buzz_host.settings import Home
+from buzz_host.store import Store
+from buzz_host.turns.base_prompt import system_prompt
+from buzz_host.turns.compose import compose
+from buzz_host.turns.guards import GuardRunner
+from buzz_host.turns.snapshot import AgentView, TakenSnapshot, take_snapshot
+
+DEFAULT_HARNESS: Final = "claude"
+Trigger = Literal["message", "steer"]
+# A preview belongs to no session and becomes no turn; its ids are this, so that the same preview is the same value.
+NO_TURN: Final = "preview"
+# What a plugin's program gets when the plugin says nothing: where programs are, and no secret of the host (SEC-02).
+_PLAIN_ENVIRONMENT: Final[Mapping[str, str]] = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+
+
+class Host:
+    """One home, running. Use it as an async context manager.
+
+    `home` is the home folder (`$BUZZ_HOME`, else `~/.buzz`); `plugins` are paths of further plugins, which win over
+    all others of their name (PLG-04). Raises `BuzzError` for a home or a plugin path that cannot be used.
+    """
+
+    def __init__(
+        self,
+        home: Path | str | None = None,
+        *,
+        plugins: Sequence[Path | str] = (),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.home: Final = Home.resolve(Path(home) if home is not None else None)
+        self._now = now
+        self._guards = GuardRunner()
+        self._agents = AgentCatalogue.load(self.home)
+        self._children: Children | None = None
+        self._children_of_plugins: WeakKeyDictionary[asyncio.AbstractEventLoop, Children] = WeakKeyDictionary()
+        self._opened: Store | None = None
+        self._stack = AsyncExitStack()
+        self.plugins: Final = LivePlugins(self.home, [Path(each) for each in plugins], spawn=self._spawn_for_plugin)
+
+    async def __aenter__(self) -> Host:
+        await self.plugins.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        await self.plugins.close()
+        for children in (self._children, *self._children_of_plugins.values()):
+            if children is not None:
+                await children.close()
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def agents(self) -> AgentCatalogue:
+        """The agents as their files stand now."""
+        self._agents = self._agents.current(self.home)
+        return self._agents
+
+    @property
+    def store(self) -> Store:
+        """The database of this home, opened at the first use."""
+        if self._opened is None:
+            self._opened = Store.open(self.home)
+        return self._opened
+
+    async def preview(
+        self, message: str, *, agent: str | None = None, harness: str | None = None, trigger: Trigger = "message"
+    ) -> Preview:
+        """The exact text that the next turn would carry, and why; nothing is started, sent or recorded.
+
+        `trigger` is `message` for a person's message, `steer` for one that joins a running turn. Raises `BuzzError` for
+        an agent or a harness that is not there.
+        """
+        spec = self._agent(agent)
+        kind = await self._harness(harness, spec)
+        taken = await self._snapshot(spec, kind, self._cwd(spec), notes="show" if trigger == "message" else "leave")
+        shape = self._shape(NO_TURN, taken.snapshot.agent, spec)
+        turn = compose(
+            turn_id=NO_TURN,
+            kind=trigger,
+            session=NO_TURN,
+            snapshot=taken.snapshot,
+            message=message,
+            encode=lambda text: kind.encode(text, shape),
+        )
+        return Preview(
+            at=self._now(),
+            session=None,
+            turn=None,
+            agent=spec.name,
+            harness=kind.id,
+            kind=trigger,
+            text=turn.text if kind.capabilities.carries_sections else turn.message,
+            sections=section_rows(turn),
+            left_out=taken.snapshot.left_out,
+            faults=(*self.plugins.faults(), *taken.faults),
+        )
+
+    @asynccontextmanager
+    async def session(
+        self,
+        *,
+        agent: str | None = None,
+        harness: str | None = None,
+        model_url: str | None = None,
+        rehearse: bool = False,
+        record: Path | str | None = None,
+        resume: str | None = None,
+        cwd: Path | str | None = None,
+    ) -> AsyncIterator[Session]:
+        """A session with an agent for as long as the block lasts.
+
+        `harness` defaults to what the agent's file says, else `claude`. `model_url` is an endpoint to use instead of
+        the provider's; `rehearse` uses a model server of our own on loopback, which calls no model, and `record` has it
+        append each request to a file. `resume` is the id of an earlier session, or the beginning of one. Raises
+        `BuzzError` in one line where something is missing; `SessionInUse` where another process drives the session.
+        """
+        async with AsyncExitStack() as stack:
+            known = self._resumed(resume, agent, harness)
+            spec = self._agent(known.agent if known else agent)
+            kind = await self._harness(known.harness if known else harness, spec)
+            folder = known.cwd if known else self._cwd(spec, cwd)
+            _must_reach_a_model(kind, model_url, rehearse=rehearse, record=record)
+            identifier = known.id if known else str(uuid4())
+            stack.enter_context(Lease.take(self.home, identifier))
+            rehearsal = None
+            if rehearse:
+                rehearsal = await stack.enter_async_context(Rehearsal.start(Path(record) if record else None))
+                model_url = rehearsal.url
+            if known is None:
+                started = KnownSession(identifier, spec.name, kind.id, folder, None, self._now())
+                await self.store.write(lambda tx: remember(tx, started))
+            actor = self._actor(
+                identifier,
+                spec,
+                kind,
+                folder,
+                processes=await self._processes(),
+                model_url=model_url,
+                native_id=known.native_id if known else None,
+            )
+            actor.start()
+            try:
+                yield Session(identifier, spec.name, kind.id, actor, rehearsal)
+            finally:
+                await actor.close()
+
+    def _actor(
+        self,
+        session: str,
+        spec: AgentSpec,
+        kind: Harness,
+        cwd: Path,
+        *,
+        processes: Children,
+        model_url: str | None,
+        native_id: str | None,
+    ) -> SessionActor:
+        newest: tuple[Section, ...] = ()
+
+        def instructions() -> tuple[Section, ...]:
+            return newest
+
+        handle = TurnAgent(spec.name, spec.scope, kind.id, spec.model, cwd, instructions)
+        self.home.folder(self.home.data / kind.id)
+        shape = self._shape(session, handle, spec, model_url=model_url, native_id=native_id)
+
+        async def composed(*, turn_id: str, message: str, steers: str | None) -> ComposedTurn:
+            nonlocal newest
+            taken = await self._snapshot(spec, kind, cwd, notes="take" if steers is None else "leave")
+            newest = taken.snapshot.instructions
+            turn = compose(
+                turn_id=turn_id,
+                kind="message" if steers is None else "steer",
+                session=session,
+                snapshot=taken.snapshot,
+                message=message,
+                steers=steers,
+                encode=lambda text: kind.encode(text, shape),
+            )
+            return ComposedTurn(
+                turn,
+                (*self.plugins.faults(), *taken.faults),
+                take_back=lambda: self.plugins.contributions.put_back(taken.taken_notes),
+            )
+
+        return SessionActor(
+            shape,
+            harness=kind,
+            access=SessionAccess(ProgramHost(processes, session), spec.permissions),
+            compose=composed,
+            record=LedgerRecorder(self.store, session, kind.capabilities.carries_sections, self._now),
+            now=self._now,
+        )
+
+    async def _snapshot(
+        self, spec: AgentSpec, kind: Harness, cwd: Path, *, notes: Literal["take", "show", "leave"]
+    ) -> TakenSnapshot:
+        await self.plugins.refresh()
+        return await take_snapshot(
+            AgentView(spec.name, spec.scope, kind.id, spec.model, cwd),
+            contributions=self.plugins.contributions,
+            standings=self.plugins.standings(spec.name),
+            guards=self._guards,
+            notes=notes,
+            now=self._now,
+        )
+
+    def _shape(
+        self,
+        session: str,
+        handle: AgentHandle,
+        spec: AgentSpec,
+        *,
+        model_url: str | None = None,
+        native_id: str | None = None,
+    ) -> SessionSpec:
+        return SessionSpec(
+            session=session,
+            agent=handle,
+            cwd=handle.cwd,
+            config_dir=self.home.data / handle.harness,
+            system_prompt=system_prompt(spec.prompt),
+            model=spec.model,
+            effort=spec.effort,
+            model_url=model_url,
+            resume=native_id,
+            policy=spec.permissions,
+        )
+
+    def _agent(self, name: str | None) -> AgentSpec:
+        return self.agents.get(name or self.plugins.settings.default_agent)
+
+    async def _harness(self, named: str | None, spec: AgentSpec) -> Harness:
+        await self.plugins.refresh()
+        return self.plugins.harness(named or spec.harness or DEFAULT_HARNESS)
+
+    def _cwd(self, spec: AgentSpec, given: Path | str | None = None) -> Path:
+        folder = Path(given) if given is not None else spec.cwd or Path.cwd()
+        folder = folder.expanduser().absolute()
+        if not folder.is_dir():
+            raise BuzzError(
+                f"{folder}: the working directory of agent '{spec.name}' is no folder: make it, or name another"
+            )
+        return folder
+
+    def _resumed(self, named: str | None, agent: str | None, harness: str | None) -> KnownSession | None:
+        if named is None:
+            return None
+        with self.store.read() as connection:
+            known = find(connection, named)
+        for what, asked, is_ in (("agent", agent, known.agent), ("harness", harness, known.harness)):
+            if asked is not None and asked != is_:
+                raise BuzzError(f"session {known.id} belongs to {what} '{is_}', not '{asked}': leave --{what} out")
+        return known
+
+    async def _processes(self) -> Children:
+        if self._children is None:
+            folder = self._run_folder()
+            await asyncio.to_thread(sweep, folder)
+            self._children = Children(folder)
+        return self._children
+
+    def _run_folder(self) -> Path:
+        return self.home.folder(self.home.root / "run")
+
+    async def _spawn_for_plugin(self, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> Process:
+        # On the plugin's own loop, so with processes of that loop's own.
+        loop = asyncio.get_running_loop()
+        if loop not in self._children_of_plugins:
+            self._children_of_plugins[loop] = Children(self._run_folder())
+        return await self._children_of_plugins[loop].spawn(
+            argv, env=env if env is not None else _PLAIN_ENVIRONMENT, cwd=cwd or Path.cwd(), owner="plugins"
+        )
+
+
+def _must_reach_a_model(kind: Harness, model_url: str | None, *, rehearse: bool, record: Path | str | None) -> None:
+    """Refuse, before anything is started, a session that could not reach a model."""
+    if rehearse and model_url is not None:
+        raise BuzzError("a rehearsal brings its own model server: give either --rehearse or --model-url")
+    if record is not None and not rehearse:
+        raise BuzzError("--record writes what the rehearsal model received: it needs --rehearse")
+    variables = kind.capabilities.key_variables
+    if rehearse or model_url is not None or not variables or any(os.environ.get(each) for each in variables):
+        return
+    raise BuzzError(
+        f"{kind.title} has no way to a model: set {' or '.join(variables)}, or give --model-url URL, "
+        "or --rehearse to try without a model"
+    )

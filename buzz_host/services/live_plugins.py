@@ -1,0 +1,145 @@
+"""The plugins of a running host: found, switched, run, and looked at again before each turn.
+
+What a surface shows is what the next turn does, so nothing is remembered here that a file could contradict: when
+`buzz.toml` or the plugin folder has changed since the last look, the set that runs is brought in line first (PLG-06).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from buzz_author.errors import BuzzError, PluginFault
+from buzz_author.harness import Harness
+from buzz_host.plugins.context import Spawn
+from buzz_host.plugins.contributions import HARNESSES, Contributions
+from buzz_host.plugins.discovery import discover
+from buzz_host.plugins.enablement import Enablement, Reason
+from buzz_host.plugins.keeper import PluginStatus
+from buzz_host.plugins.lifecycle import ONE_SHOT_WAIT_S, PluginRuntime
+from buzz_host.plugins.sources import Discovery, PluginSource
+from buzz_host.settings import Home, Settings, Signature, signature
+from buzz_host.turns.snapshot import PluginStanding, Standing
+
+CLOSE_DEADLINE_S: Final = 10.0
+# Why a plugin is off, for people.
+OFF_BECAUSE: Final[Mapping[Reason, str]] = {
+    "disabled": "it is switched off",
+    "off for the agent": "it is switched off for this agent",
+    "default": "it is off unless somebody switches it on",
+}
+
+
+class LivePlugins:
+    """The plugins of one host, from `start` to `close`. `contributions` is what the active ones offer."""
+
+    def __init__(self, home: Home, further: Sequence[Path], *, spawn: Spawn) -> None:
+        self._home = home
+        self._further = tuple(further)
+        self._spawn = spawn
+        self.contributions: Final = Contributions()
+        self.enablement: Final = Enablement(home)
+        self._runtime: PluginRuntime | None = None
+        self._found = Discovery()
+        self._seen: tuple[Signature, object] | None = None
+        self._late: tuple[PluginFault, ...] = ()
+
+    async def start(self) -> None:
+        """Find the plugins and start those that are on; waits for them 2 s at most (PLG-02)."""
+        self._runtime = PluginRuntime(
+            self._home, self.contributions, settings_of=self.enablement.settings_of, spawn=self._spawn
+        )
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Bring what runs in line with `buzz.toml` and the plugin folder, if either has changed; cheap if not."""
+        seen = (signature(self._home), _folder_signature(self._home.plugins))
+        if seen != self._seen:
+            self.enablement.refresh()
+            if self._seen is None or seen[1] != self._seen[1]:
+                self._found = await asyncio.to_thread(discover, self._home, self._further)
+            self._running.reconcile(each for each in self._found.sources if self.enablement.enabled_anywhere(each))
+            self._seen = seen
+            self._late = await self._running.settled(ONE_SHOT_WAIT_S)
+        elif self._late:
+            self._late = await self._running.settled(0)
+
+    async def close(self) -> None:
+        """Stop all plugins; what does not end within 10 s is given up."""
+        if self._runtime is not None:
+            await self._runtime.close(CLOSE_DEADLINE_S)
+
+    @property
+    def settings(self) -> Settings:
+        """What `buzz.toml` says, as of the last look."""
+        return self.enablement.settings
+
+    @property
+    def found(self) -> Discovery:
+        """The plugins that there are, on or off, with the faults and warnings of finding them."""
+        return self._found
+
+    def statuses(self) -> dict[str, PluginStatus]:
+        """How each plugin is that was ever started, by id."""
+        return {each.id: each for each in self._running.states()}
+
+    def faults(self) -> tuple[PluginFault, ...]:
+        """What is wrong with plugins now: those that cannot be used, that failed, or that are late."""
+        return (*self._found.faults, *self._running.faults(), *self._late)
+
+    def standings(self, agent: str) -> tuple[PluginStanding, ...]:
+        """How each plugin stands towards `agent`, by id."""
+        statuses = self.statuses()
+        return tuple(self._standing(source, statuses.get(source.id), agent) for source in self._found.sources)
+
+    def harness(self, identifier: str) -> Harness:
+        """The harness `identifier` of an active plugin. Raises `BuzzError`: one line with those that there are."""
+        harnesses = self.harnesses()
+        if identifier not in harnesses:
+            raise BuzzError(f"no harness is called '{identifier}'; {self._why_not(identifier, sorted(harnesses))}")
+        return harnesses[identifier]
+
+    def harnesses(self) -> dict[str, Harness]:
+        """The harnesses of the active plugins, by id; the first plugin, by id, wins where two offer one."""
+        offered: dict[str, Harness] = {}
+        for each in self.contributions.snapshot(HARNESSES):
+            offered.setdefault(each.value.id, each.value)
+        return offered
+
+    def _standing(self, source: PluginSource, status: PluginStatus | None, agent: str) -> PluginStanding:
+        decision = self.enablement.decision(source, agent)
+        standing: Standing
+        if not decision.enabled:
+            standing, detail = "off", OFF_BECAUSE[decision.reason]
+        elif status is None or status.state in ("starting", "disabled"):
+            missing = ", ".join(status.waiting_for) if status else ""
+            standing, detail = "starting", f"it waits for the service {missing}" if missing else "it is still starting"
+        elif status.state == "failed":
+            standing, detail = "failed", status.error.message if status.error else ""
+        else:
+            standing, detail = "active", ""
+        return PluginStanding(source.id, source.content_hash, standing, detail)
+
+    def _why_not(self, identifier: str, there: Sequence[str]) -> str:
+        for fault in self.faults():
+            if fault.plugin == identifier:
+                return f"its plugin has a fault: {fault.message}"
+        if any(source.id == identifier for source in self._found.sources) and identifier not in self.statuses():
+            return f"its plugin is off: buzz plugin enable {identifier}"
+        return f"the harnesses are: {', '.join(there) or 'none'}"
+
+    @property
+    def _running(self) -> PluginRuntime:
+        if self._runtime is None:
+            raise BuzzError("this host has not been started: use `async with Host() as host`")
+        return self._runtime
+
+
+def _folder_signature(folder: Path) -> object:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
