@@ -107,7 +107,7 @@ def named_source(path: Path) -> tuple[PluginSource, tuple[str, ...]]:
     except PluginPathError:
         raise
     except BuzzError as error:
-        raise PluginPathError(str(error)) from None
+        raise PluginPathError(str(error)) from error
     except OSError as error:
         raise PluginPathError(f"{path}: cannot be read ({error.strerror})") from None
 

@@ -6,6 +6,8 @@ warning with a suggestion, so that a plugin for a newer host, or for another one
 
 from __future__ import annotations
 
+import math
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -30,7 +32,13 @@ MANIFEST_MAX_BYTES: Final = 256 * 1024
 
 
 class ManifestError(BuzzError):
-    """A `plugin.toml` that cannot be used; the message is one line with its path."""
+    """A `plugin.toml` that cannot be used; the message is one line with its path. `line` counts from 1; None where
+    the fault is nowhere in particular."""
+
+    def __init__(self, file: Path, message: str, line: int | None = None) -> None:
+        super().__init__(f"{file}: {message}")
+        self.file = file
+        self.line = line
 
 
 @attrs.frozen
@@ -101,60 +109,88 @@ def parse_manifest(content: bytes, path: Path, folder: str) -> tuple[Manifest, t
     `path` is the file, for messages; `folder` the name of the folder it is in, which the plugin must be called.
     Raises `ManifestError`.
     """
-    table = _table(content, path)
+    text = _decoded(content, path)
+    table = _table(text, path)
     from cattrs import BaseValidationError
 
     try:
-        manifest = _converter().structure(table, Manifest)
-    except BaseValidationError as error:
-        raise ManifestError(f"{path}: {_first_fault(error, ())}") from None
-    _check(manifest, path, folder)
+        try:
+            manifest = _converter().structure(table, Manifest)
+        except BaseValidationError as error:
+            raise _first_fault(error) from None
+        _check(manifest, folder)
+    except _Wrong as wrong:
+        key = dotted(wrong.key)
+        raise ManifestError(path, f"{key}: {wrong.message}", key_line(text, key)) from None
     return manifest, tuple(_unknown(str(path), table))
 
 
-def _table(content: bytes, path: Path) -> dict[str, object]:
+def key_line(text: str, key: str) -> int | None:
+    """The line in which the key, dotted and quoted as in a message, stands in a TOML text; None where none is found."""
+    header = ""
+    numbers: dict[str, int] = {}
+    for line, content in enumerate(text.split("\n"), start=1):
+        if match := re.match(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]", content):
+            header = match[2]
+            if match[1] == "[[":
+                number = numbers[header] = numbers.get(header, -1) + 1
+                header = f"{header}[{number}]"
+            if header == key:
+                return line
+        elif match := re.match(r"\s*([^=#\s][^=#]*?)\s*=", content):
+            here = f"{header}.{match[1]}" if header else match[1]
+            if key == here or key.startswith((f"{here}.", f"{here}[")):
+                return line
+    return None
+
+
+def _decoded(content: bytes, path: Path) -> str:
     if len(content) > MANIFEST_MAX_BYTES:
-        raise ManifestError(f"{path}: has {len(content)} bytes, the limit is {MANIFEST_MAX_BYTES}")
+        raise ManifestError(path, f"has {len(content)} bytes, the limit is {MANIFEST_MAX_BYTES}")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise ManifestError(f"{path}: line {line}: is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+        message = f"line {line}: is not UTF-8 (byte {error.start}): save it as UTF-8"
+        raise ManifestError(path, message, line) from None
+
+
+def _table(text: str, path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ManifestError(broken(str(path), error, text)) from None
+        message = broken(str(path), error, text).removeprefix(f"{path}: ")
+        raise ManifestError(path, message, int(message.split()[1].strip(","))) from None
     except RecursionError:
-        raise ManifestError(f"{path}: its values are nested too deeply") from None
+        raise ManifestError(path, "its values are nested too deeply") from None
 
 
-def _check(manifest: Manifest, path: Path, folder: str) -> None:
+def _check(manifest: Manifest, folder: str) -> None:
     if manifest.api != API:
-        raise ManifestError(
-            f"{path}: api: expected {API}, found {manifest.api}: this plugin is made for another version of Buzz"
-        )
+        raise _Wrong(("api",), f"expected {API}, found {manifest.api}: this plugin is made for another version of Buzz")
     try:
         check_name(manifest.name, "plugin")
     except InvalidName as error:
-        raise ManifestError(f"{path}: name: {error}") from None
+        raise _Wrong(("name",), str(error)) from None
     if manifest.name != folder:
-        raise ManifestError(
-            f"{path}: name: expected {folder!r}, the name of its folder, found {manifest.name!r}: rename one of them"
+        raise _Wrong(
+            ("name",),
+            f"expected {folder!r}, the name of its folder, found {manifest.name!r}: rename one of them",
         )
     if manifest.isolation == "process":
-        raise ManifestError(
-            f"{path}: isolation: this version of Buzz runs plugins in the host only, and will not run one with less "
-            'protection than it asks for: ask for isolation = "host", or wait for a version that has it'
+        raise _Wrong(
+            ("isolation",),
+            'this version of Buzz runs plugins with isolation = "host" only, and will not run one with less '
+            "protection than it asks for",
         )
-    if manifest.hook_timeout_secs is not None and not 0 < manifest.hook_timeout_secs < float("inf"):
-        raise ManifestError(
-            f"{path}: hook_timeout_secs: expected a positive number of seconds, found {manifest.hook_timeout_secs}"
+    if manifest.hook_timeout_secs is not None and not 0 < manifest.hook_timeout_secs < math.inf:
+        raise _Wrong(
+            ("hook_timeout_secs",), f"expected a positive number of seconds, found {manifest.hook_timeout_secs:g}"
         )
     for key, setting in manifest.config.items():
         if setting.default is not None and not fits(setting.default, setting.type):
-            raise ManifestError(
-                f"{path}: {dotted(('config', key, 'default'))}: expected {named_type(setting.type)}, "
-                f"found {found(setting.default)}"
+            raise _Wrong(
+                ("config", key, "default"), f"expected {named_type(setting.type)}, found {found(setting.default)}"
             )
 
 
@@ -197,21 +233,30 @@ class _Mismatch(Exception):
         super().__init__(f"expected {expected}, found {found(value)}")
 
 
-def _first_fault(error: BaseException, path: KeyPath) -> str:
-    """The first of the faults that cattrs gathered, as one line: key path, expected, found."""
+class _Wrong(Exception):
+    """A value of the manifest that cannot be, by its key path."""
+
+    def __init__(self, key: KeyPath, message: str) -> None:
+        super().__init__()
+        self.key = key
+        self.message = message
+
+
+def _first_fault(error: BaseException) -> _Wrong:
+    """The first of the faults that cattrs gathered."""
     from cattrs.errors import AttributeValidationNote, BaseValidationError, IterableValidationNote
 
+    key: KeyPath = ()
     while isinstance(error, BaseValidationError):
         error = error.exceptions[0]
         for note in getattr(error, "__notes__", ()):
             if isinstance(note, AttributeValidationNote):
-                path = (*path, note.name)
+                key = (*key, note.name)
             elif isinstance(note, IterableValidationNote):
                 number = isinstance(note.index, int)
-                path = (*path[:-1], f"{path[-1]}[{note.index}]") if number else (*path, str(note.index))
-    if isinstance(error, KeyError):  # a required key is missing
-        return f"{dotted(path)}: expected a text, found nothing"
-    return f"{dotted(path)}: {error}"
+                key = (*key[:-1], f"{key[-1]}[{note.index}]") if number else (*key, str(note.index))
+    # A KeyError: a key that is required is not there.
+    return _Wrong(key, "expected a text, found nothing" if isinstance(error, KeyError) else str(error))
 
 
 _EXPECTED: Final[Mapping[type, str]] = {str: "a text", bool: "true or false", int: "a whole number"}
