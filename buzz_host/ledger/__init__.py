@@ -20,7 +20,16 @@ from buzz_host.ledger.record import (
     record_turn,
 )
 from buzz_host.ledger.verify import Break, verify
-from buzz_host.ledger.views import FaultView, LeftOutView, PluginRow, SectionView, ToolView, TurnRow, TurnView
+from buzz_host.ledger.views import (
+    ErrorView,
+    FaultView,
+    LeftOutView,
+    PluginRow,
+    SectionView,
+    ToolView,
+    TurnRow,
+    TurnView,
+)
 
 __all__ = [
     "Body",
@@ -29,6 +38,7 @@ __all__ = [
     "Entry",
     "EntryDraft",
     "EntryKind",
+    "ErrorView",
     "FaultView",
     "Head",
     "LedgerError",
