@@ -38,7 +38,6 @@ __all__ = [
     "Entry",
     "EntryDraft",
     "EntryKind",
-    "ErrorView",
     "FaultView",
     "Head",
     "LedgerError",

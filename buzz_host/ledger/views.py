@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from buzz_author.events import Usage
+from buzz_author.harness import HarnessError
 from buzz_author.json_values import JsonObject
 from buzz_author.sections import SECTION_SEPARATOR, section
 from buzz_host.ledger.record import OWN_LABEL
@@ -106,16 +107,6 @@ class ToolView:
 
 
 @attrs.frozen
-class ErrorView:
-    """Why a turn failed, in the one shape of all harnesses (`HarnessError`)."""
-
-    kind: str
-    status: int | None
-    native: str | None
-    retryable: bool
-
-
-@attrs.frozen
 class TurnView:
     """One turn, whole, as it stands in the ledger. `row` has its labels and status.
 
@@ -143,7 +134,7 @@ class TurnView:
     ended_at: str | None
     reply: str | None
     usage: Usage | None
-    error: ErrorView | None
+    error: HarnessError | None
 
 
 @attrs.frozen
@@ -258,8 +249,9 @@ def _fault(fields: dict[str, Any], texts: Mapping[str, str]) -> FaultView:
     return FaultView(fields["plugin"], fields["phase"], _text(fields["message"], texts))
 
 
-def _error(fields: dict[str, Any], texts: Mapping[str, str]) -> ErrorView:
-    return ErrorView(fields["kind"], fields["status"], _text(fields["native"], texts), fields["retryable"])
+def _error(fields: dict[str, Any], texts: Mapping[str, str]) -> HarnessError:
+    native = _text(fields["native"], texts)
+    return HarnessError(fields["kind"], native or "", fields["status"], fields["retryable"])
 
 
 def _tools(entries: Sequence[EntryRow], texts: Mapping[str, str]) -> tuple[ToolView, ...]:
