@@ -21,7 +21,6 @@ from buzz_host.ledger.record import (
 )
 from buzz_host.ledger.verify import Break, verify
 from buzz_host.ledger.views import (
-    ErrorView,
     FaultView,
     LeftOutView,
     PluginRow,
