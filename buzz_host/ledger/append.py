@@ -85,7 +85,7 @@ def mirrored_head(path: Path) -> Head | None:
         return None
     except OSError as error:
         raise LedgerError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, LedgerError):
         raise LedgerError(f"{path}: is no head of a ledger: a number and 64 hexadecimal digits are expected") from None
 
 

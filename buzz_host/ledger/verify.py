@@ -60,10 +60,11 @@ _ORPHANS: Final = (
     (
         "body_keys",
         """
-        SELECT id FROM body_keys AS k WHERE id > (SELECT max(id) FROM body_keys_upto) OR NOT EXISTS
+        SELECT id FROM body_keys AS k WHERE NOT EXISTS
             (SELECT 1 FROM bodies AS b WHERE b.id = k.id AND substr(b.sha256, 1, 8) = k.key)
         """,
     ),
+    ("body_keys", "SELECT max(id) FROM body_keys HAVING max(id) > (SELECT max(id) FROM body_keys_upto)"),
 )
 # Rows that are missing, in the same form.
 _MISSING: Final = (

@@ -31,6 +31,7 @@ IDLE_READERS_MAX: Final = 4
 STATEMENTS_CACHED: Final = 256
 WRITER_CACHE_KIB: Final = 16384  # holds the inner pages of the indexes of some million turns
 _WAL_RETRY_S: Final = 0.01
+_FIRST_LOOK: Final = "SELECT 1 FROM sqlite_master"  # `BEGIN` alone takes no snapshot: the first statement does
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A connection that only reads, and sees one moment from its first statement to the end of the `with`.
+        """A connection that only reads, and sees the moment at which the `with` began until it ends.
 
         Any thread may ask; one thread uses it. Keep it short: while it lasts, the write-ahead log cannot shrink. Raises
         `StoreError` where the surroundings failed.
@@ -90,6 +91,7 @@ class Store:
         connection = self._reader()
         try:
             connection.execute("BEGIN")
+            connection.execute(_FIRST_LOOK).fetchone()
             yield connection
             connection.execute("ROLLBACK")
         except BaseException as error:
