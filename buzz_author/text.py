@@ -13,8 +13,9 @@ alike are not covered.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 # What our own turns are made of; `section()` makes these and nothing else.
 OUR_TAGS: Final = frozenset(
@@ -89,7 +90,7 @@ _OPENERS: Final = ("<", "\uff1c")
 # the ASCII that can stand neither before a name nor in one, and at an opener.
 _ODD: Final = r"\x00-\x08\x0e-\x1f\x7f-\U0010ffff"
 _REGION: Final = r"[^!-,;-@\[-^`{-~\uff1c]"
-_AS_READ_MAX_CHARS: Final = 32_768
+_AS_READ_MAX_CHARS: Final = 65_536
 
 
 def exact(text: str) -> str:
@@ -179,30 +180,36 @@ class _AsRead(dict[int, str]):
     """
 
     def __missing__(self, code: int) -> str:
-        from unicodedata import normalize
-
-        read = "".join([_one_as_read(each) for each in normalize("NFKD", chr(code))]).casefold()
+        normalize, category = _tables()
+        character = chr(code)
+        plain = normalize("NFKD", character)
+        if plain == character and category(character) == "Lo" and character not in _FILLERS:
+            read = character  # most of what there is, and without case
+        else:
+            read = "".join([_one_as_read(each, category(each)) for each in plain]).casefold()
         if len(self) >= _AS_READ_MAX_CHARS:
             self.clear()
         self[code] = read
         return read
 
 
-def _one_as_read(character: str) -> str:
-    from unicodedata import category
-
-    kind = category(character)
-    if character in _WHITE_CONTROLS or kind in ("Zs", "Zl", "Zp"):
+def _one_as_read(character: str, category: str) -> str:
+    if character in _WHITE_CONTROLS or category in ("Zs", "Zl", "Zp"):
         return " "
-    if (
-        kind in ("Cc", "Cf", "Mn", "Me")
-        or character in _FILLERS
-        or any(ord(character) in each for each in _FILLER_RANGES)
-    ):
+    code = ord(character)
+    if category in ("Cc", "Cf", "Mn", "Me") or character in _FILLERS or any(code in each for each in _FILLER_RANGES):
         return ""
     if character in _SLASHES:
         return "/"
-    return "-" if kind == "Pd" or character == _MINUS else character
+    return "-" if category == "Pd" or character == _MINUS else character
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[Callable[[Literal["NFKD"], str], str], Callable[[str], str]]:
+    # Loaded when a text first needs them, which most never do.
+    from unicodedata import category, normalize
+
+    return normalize, category
 
 
 _AS_READ: Final = _AsRead()
