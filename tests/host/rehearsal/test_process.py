@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,19 +44,23 @@ def ends(pid: int) -> bool:
     return True
 
 
-def server(*arguments: str, **more: object) -> subprocess.Popen[bytes]:
+@contextmanager
+def running(command: list[str], stdin: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed at the end, so that a test that fails does not wait for it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def server(*arguments: str) -> list[str]:
     """The server as a person would start it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "buzz_host.rehearsal", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        **more,  # type: ignore[call-overload]
-    )
+    return [sys.executable, "-m", "buzz_host.rehearsal", *arguments]
 
 
-def parent_of_a_server(server_stdin: str, stdin: int) -> subprocess.Popen[bytes]:
+def parent_of_a_server(server_stdin: str) -> list[str]:
     """A process that starts a server and then does nothing. It says the server's pid; the server says its url."""
     code = (
         "import os, subprocess, sys, time\n"
@@ -63,9 +69,7 @@ def parent_of_a_server(server_stdin: str, stdin: int) -> subprocess.Popen[bytes]
         "print(server.pid, flush=True)\n"
         "time.sleep(3600)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+    return [sys.executable, "-c", code]
 
 
 async def test_it_runs_for_as_long_as_the_block_and_is_collected() -> None:
@@ -155,12 +159,8 @@ async def test_a_server_that_does_not_get_ready_is_ended(tmp_path: Path, monkeyp
 
 
 async def test_a_cancelled_start_and_a_cancelled_block_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = asyncio.Event()
-    pids: list[int] = []
-
-    async def run() -> None:
-        async with Rehearsal.start() as rehearsal:
-            pids.append(rehearsal.pid)
+    async def run(started: asyncio.Event) -> None:
+        async with Rehearsal.start():
             started.set()
             await asyncio.sleep(3600)
 
@@ -172,12 +172,13 @@ async def test_a_cancelled_start_and_a_cancelled_block_leave_nothing(monkeypatch
         return spawned[-1]
 
     monkeypatch.setattr(subprocess, "Popen", remembered)
-    early = asyncio.create_task(run())
+    early = asyncio.create_task(run(asyncio.Event()))
     await asyncio.to_thread(until, lambda: spawned)
     early.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await early
-    late = asyncio.create_task(run())
+    started = asyncio.Event()
+    late = asyncio.create_task(run(started))
     await started.wait()
     late.cancel()
     await asyncio.sleep(0)
@@ -189,10 +190,9 @@ async def test_a_cancelled_start_and_a_cancelled_block_leave_nothing(monkeypatch
 
 
 async def test_it_ends_with_its_standard_input_even_while_it_hangs() -> None:
-    process = server()
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
+    with running(server()) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
         hanging = asyncio.ensure_future(asyncio.to_thread(ask, url, user("rehearse: hang")))
         assert (await asyncio.to_thread(ask, url, user("hello"))).status == 200
@@ -203,26 +203,21 @@ async def test_it_ends_with_its_standard_input_even_while_it_hangs() -> None:
 
 @pytest.mark.parametrize("by", ["standard input", "the parent's death"])
 async def test_a_killed_parent_leaves_no_server(by: str) -> None:
-    read_end, write_end = os.pipe()
-    try:
-        parent = parent_of_a_server("None" if by == "the parent's death" else "subprocess.PIPE", read_end)
-        with parent:
-            assert parent.stdout is not None
-            said = [parent.stdout.readline(), parent.stdout.readline()]
-            pid = int(next(line for line in said if not line.startswith(b"{")))
-            url = json.loads(next(line for line in said if line.startswith(b"{")))["url"]
-            assert (await asyncio.to_thread(ask, url, user("hello"))).status == 200
-            assert runs(pid)
-            parent.send_signal(signal.SIGKILL)
+    # either the parent holds the only writing end of the server's input, or we hold it open beyond its death
+    server_stdin = "subprocess.PIPE" if by == "standard input" else "None"
+    with running(parent_of_a_server(server_stdin)) as parent:
+        assert parent.stdout is not None
+        said = [parent.stdout.readline(), parent.stdout.readline()]
+        pid = int(next(line for line in said if not line.startswith(b"{")))
+        url = json.loads(next(line for line in said if line.startswith(b"{")))["url"]
+        assert (await asyncio.to_thread(ask, url, user("hello"))).status == 200
+        assert runs(pid)
+        parent.send_signal(signal.SIGKILL)
         assert ends(pid)
-    finally:
-        os.close(read_end)
-        os.close(write_end)
 
 
 def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    process = server("--record", str(tmp_path / "no" / "record.jsonl"))
-    with process:
+    with running(server("--record", str(tmp_path / "no" / "record.jsonl"))) as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         assert said["error"].endswith("no/record.jsonl: the record cannot be written: No such file or directory")
