@@ -38,13 +38,16 @@ class Palette:
 
 
 class Drawing:
-    """Draws on stdout as it is now; colours only on a terminal, and never with NO_COLOR."""
+    """Draws on stdout as it is now; colours only on a terminal, and never with NO_COLOR.
 
-    def __init__(self) -> None:
+    Without a terminal, texts are wrapped at `columns`, where that is given.
+    """
+
+    def __init__(self, columns: int = UNWRAPPED_COLUMNS) -> None:
         terminal = sys.stdout.isatty()
         self._console = Console(
             file=sys.stdout,
-            width=None if terminal else UNWRAPPED_COLUMNS,
+            width=None if terminal else columns,
             highlight=False,
             markup=False,
             emoji=False,

@@ -33,5 +33,5 @@ def message_from(argument: str) -> str:
         return octets.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MessageError(
-            f"standard input is not UTF-8 (byte {error.start} is 0x{octets[error.start]:02x}): convert it to UTF-8 first"
+            f"standard input is not UTF-8 (byte {error.start} is 0x{octets[error.start]:02x}): convert it first"
         ) from None

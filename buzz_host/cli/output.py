@@ -52,7 +52,9 @@ def _no_plain_character() -> re.Pattern[str]:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    character = match[0]
+    # A lone surrogate is no character: readers that are strict refuse its escape as well.
+    return "\ufffd" if "\ud800" <= character <= "\udfff" else f"\\u{ord(character):04x}"
 
 
 def _plain(value: object) -> object:

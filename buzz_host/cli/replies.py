@@ -1,4 +1,4 @@
-"""What becomes of the events of a turn: JSON Lines for programs, or the reply on stdout and notes beside it on stderr."""
+"""What becomes of the events of a turn: JSON Lines for programs, or the reply on stdout with notes on stderr."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ class ReplyText:
             note("the turn was interrupted", fg="yellow")
         elif event.status == "failed":
             why = error_in_words(event.error) if event.error is not None else "the program gave no reason"
-            note(f"the turn failed: {why}", fg="red")
+            again = "; trying again later may help" if event.error is not None and event.error.retryable else ""
+            note(f"the turn failed: {why}{again}", fg="red")
 
     def _write(self, text: str) -> None:
         if text:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from buzz_host.cli.endings import EXIT_FAILED, EXIT_INTERRUPTED
+from buzz_host.cli.endings import EXIT_FAILED, EXIT_INTERRUPTED, Ending
 from buzz_host.cli.options import agent_option, harness_option, home_option, home_path, json_option, plugin_option
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def run(
                         replies.take(event)
         replies.finish(session.id)
 
-    asyncio.run(turn())
+    try:
+        asyncio.run(turn())
+    except asyncio.CancelledError:
+        raise Ending(EXIT_INTERRUPTED) from None
     if replies.status != "completed":
         ctx.exit(EXIT_INTERRUPTED if replies.status == "interrupted" else EXIT_FAILED)
 
@@ -97,12 +100,12 @@ def _interruptible(session: Session) -> Iterator[None]:
         if command is not None:
             command.cancel()
 
+    before = signal.getsignal(signal.SIGINT)
     try:
         loop.add_signal_handler(signal.SIGINT, pressed)
     except RuntimeError:  # not on the main thread: nobody's Ctrl-C arrives here
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:

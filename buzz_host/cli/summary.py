@@ -24,7 +24,10 @@ def note_turn(turn: TurnText) -> None:
     for row in turn.left_out:
         name = printable_line(contribution(row.plugin, row.id))
         note(f"left out {name}: {reason_in_words(row.reason, row.detail)}", fg="yellow")
+    told = {(row.plugin, row.detail) for row in turn.left_out}
     for fault in turn.faults:
+        if (fault.plugin, fault.message) in told:
+            continue  # the row above says it already
         note(
             f"fault of {printable_line(fault.plugin)} in {printable_line(fault.phase)}: {cut(fault.message)}", fg="red"
         )

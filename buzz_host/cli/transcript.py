@@ -65,18 +65,21 @@ def draw_sent(drawing: Drawing, turn: TurnView, palette: Palette) -> None:
     for each in turn.sections:
         _section(drawing, each, palette)
     draw_left_out(drawing, turn.left_out, palette)
-    draw_faults(drawing, turn.faults, palette)
+    # A fault that is the reason of a row above needs no line of its own.
+    told = {(each.plugin, each.detail) for each in turn.left_out}
+    draw_faults(drawing, [each for each in turn.faults if (each.plugin, each.message) not in told], palette)
 
 
 def draw_left_out(drawing: Drawing, rows: Sequence[LeftOutView], palette: Palette) -> None:
     """The instructions that the turn did not carry, each with its reason."""
+    if rows:
+        drawing.lines(Text("left out", "bold"))
     for each in rows:
         drawing.lines(
             Text.assemble(
-                ("✗ left out ", "dim"),
+                ("✗ ", "red"),
                 (printable_line(contribution(each.plugin, each.id)), palette.of(each.plugin)),
                 f"  {reason_in_words(each.reason, each.detail)}",
-                (f"  [{each.reason}]", "dim"),
             )
         )
 

@@ -62,10 +62,9 @@ def shortened(identifier: str) -> str:
 
 
 def error_in_words(error: HarnessError) -> str:
-    """A harness's error: what kind, with which status, what the program itself said, whether to try again."""
+    """A harness's error: what kind, with which status, what the program itself said."""
     status = f" (status {error.status})" if error.status is not None else ""
-    again = "; trying again later may help" if error.retryable else ""
-    return f"{error.kind}{status}: {cut(error.native)}{again}"
+    return f"{error.kind}{status}: {cut(error.native)}"
 
 
 def usage_in_words(usage: Usage) -> str:

@@ -1,0 +1,106 @@
+"""`buzz harness`: the programs that can run an agent's turns (HAR-06, TRN-03)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from buzz_host.cli.options import home_option, home_path, json_option
+from buzz_host.cli.output import note, print_json
+
+if TYPE_CHECKING:
+    from buzz_author.errors import PluginFault
+    from buzz_host.services.harnesses import HarnessView
+
+
+@click.group(no_args_is_help=True)
+@home_option
+def harness() -> None:
+    """The programs that can run an agent's turns."""
+
+
+@harness.command("list")
+@json_option
+@home_option
+def list_harnesses(as_json: bool) -> None:
+    """Which programs are here, at which version, and what they carry."""
+    views, faults = asyncio.run(_views())
+    if as_json:
+        for view in views:
+            print_json(_row(view))
+        return
+    _draw(views)
+    from buzz_host.cli.wording import cut
+    from buzz_host.terminal import printable_line
+
+    for fault in faults:
+        note(
+            f"fault of {printable_line(fault.plugin)} in {printable_line(fault.phase)}: {cut(fault.message)}", fg="red"
+        )
+
+
+async def _views() -> tuple[tuple[HarnessView, ...], tuple[PluginFault, ...]]:
+    from buzz_host.services.harnesses import harness_faults, harness_views
+    from buzz_host.services.host import Host
+
+    async with Host(home_path()) as host:
+        return await harness_views(host), harness_faults(host)
+
+
+def _row(view: HarnessView) -> dict[str, Any]:
+    carries = view.capabilities
+    return {
+        "harness": view.id,
+        "title": view.title,
+        "plugin": view.plugin,
+        "version": view.probe.version,
+        "path": str(view.probe.path) if view.probe.path is not None else None,
+        "fault": view.probe.fault,
+        "carries_sections": carries.carries_sections,
+        "steer": carries.steer,
+        "tools": carries.tools,
+        "skills": carries.skills,
+        "resume": carries.resume,
+        "permission_requests": carries.permission_requests,
+        "native_hooks": sorted(carries.native_hooks),
+        "key_variables": list(carries.key_variables),
+        "key_present": view.key_present,
+    }
+
+
+def _draw(views: tuple[HarnessView, ...]) -> None:
+    from rich.text import Text
+
+    from buzz_host.cli.drawing import Drawing
+    from buzz_host.terminal import printable_line
+
+    if not views:
+        click.echo("no harness is here: pip install 'buzz-agents[claude]' brings the one for Claude Code")
+        return
+    drawing = Drawing()
+    for view in views:
+        carries = view.capabilities
+        drawing.lines(
+            Text.assemble(
+                (printable_line(view.id), "bold"),
+                f"  {printable_line(view.title)}",
+                (f"  by plugin {printable_line(view.plugin)}", "dim"),
+            )
+        )
+        if view.probe.fault is not None:
+            drawing.lines(Text.assemble("  program   ", (printable_line(view.probe.fault), "red")))
+        else:
+            place = f"  {view.probe.path}" if view.probe.path is not None else ""
+            drawing.lines(Text(printable_line(f"  program   {view.probe.version or 'version not told'}{place}")))
+        if not carries.carries_sections:
+            drawing.lines(Text("  sections  none: it builds its own prompt, plugins do not reach it", "yellow"))
+        else:
+            drawing.lines(Text("  sections  carried in each turn"))
+        has = [name for name, there in (("skills", carries.skills), ("resume", carries.resume)) if there]
+        drawing.lines(Text(f"  carries   {', '.join([f'steer: {carries.steer}', f'tools: {carries.tools}', *has])}"))
+        if view.key_present is not None:
+            state = "is set" if view.key_present else "is not set: give it, --model-url, or --rehearse"
+            names = printable_line(" or ".join(carries.key_variables))
+            drawing.lines(Text(f"  model     {names} {state}"))

@@ -1,0 +1,75 @@
+"""The harnesses of a home: which programs can run an agent's turns, whether they are here, what they carry (HAR-06)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from buzz_author.errors import PluginFault, describe
+from buzz_author.harness import Capabilities, Harness, Probe
+from buzz_host.plugins.contributions import HARNESSES
+
+if TYPE_CHECKING:
+    from buzz_host.services.host import Host
+
+PROBE_DEADLINE_S: Final = 10.0
+
+
+@attrs.frozen
+class HarnessView:
+    """One harness: who offers it, what was found of its program, what it can carry.
+
+    `key_present` says whether one of the variables that give access to its model is set; None where it names none.
+    """
+
+    id: str
+    title: str
+    plugin: str
+    capabilities: Capabilities
+    probe: Probe
+    key_present: bool | None
+
+
+async def harness_views(host: Host) -> tuple[HarnessView, ...]:
+    """Every harness of an active plugin, by id; each is asked once what it finds, all at the same time.
+
+    One that fails, or takes longer than 10 s, is shown with that as its fault.
+    """
+    offered = host.plugins.contributions.snapshot(HARNESSES)
+    # Of two that offer the same id the first, by plugin, is the one that runs turns.
+    first = {each.value.id: each for each in reversed(offered)}
+    chosen = [first[identifier] for identifier in sorted(first)]
+    probes = await asyncio.gather(*(_probe(each.value) for each in chosen))
+    return tuple(
+        HarnessView(
+            each.value.id,
+            each.value.title,
+            each.plugin,
+            each.value.capabilities,
+            probe,
+            _key_present(each.value.capabilities),
+        )
+        for each, probe in zip(chosen, probes, strict=True)
+    )
+
+
+def harness_faults(host: Host) -> tuple[PluginFault, ...]:
+    """The faults of plugins: a harness whose plugin failed is not among the views."""
+    return host.plugins.faults()
+
+
+async def _probe(harness: Harness) -> Probe:
+    try:
+        return await asyncio.wait_for(harness.probe(), PROBE_DEADLINE_S)
+    except TimeoutError:
+        return Probe(fault=f"it did not say within {PROBE_DEADLINE_S:g} s what it finds")
+    except Exception as error:
+        return Probe(fault=describe(error))
+
+
+def _key_present(capabilities: Capabilities) -> bool | None:
+    variables = capabilities.key_variables
+    return any(os.environ.get(each) for each in variables) if variables else None
