@@ -169,10 +169,10 @@ class Keeper:
         by_force = True
         try:
             fault = await revision.load()
-            while fault is None and (services := await self._services_for(revision, wanted)) is not None:
-                fault = await self._activate(revision, wanted, services)
             if fault is not None:
                 self._fail(fault, wanted)
+            while fault is None and (services := await self._services_for(revision, wanted)) is not None:
+                fault = await self._activate(revision, wanted, services)
             by_force = False
         finally:
             revision.end(by_force=by_force)
