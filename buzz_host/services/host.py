@@ -5,7 +5,8 @@
             async for event in events:
                 print(event.as_json())
 
-Nothing is started before it is needed: a preview opens no database and starts no program (API-02).
+Nothing is started before it is needed: a preview opens no database and starts no program (API-02). For the same reason
+what only a session needs is imported when one is opened: `buzz preview` is as quick as that.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -28,23 +29,21 @@ from buzz_author.sections import Section
 from buzz_host.agents.catalogue import AgentCatalogue
 from buzz_host.agents.handle import TurnAgent
 from buzz_host.agents.spec import AgentSpec
-from buzz_host.processes import Children, ProgramHost, sweep
-from buzz_host.rehearsal import Rehearsal
 from buzz_host.services.live_plugins import LivePlugins
-from buzz_host.sessions.access import SessionAccess
-from buzz_host.sessions.actor import SessionActor
-from buzz_host.sessions.commands import ComposedTurn
 from buzz_host.sessions.events import Preview, section_rows
-from buzz_host.sessions.lease import Lease
-from buzz_host.sessions.recording import LedgerRecorder
-from buzz_host.sessions.roster import KnownSession, find, remember
-from buzz_host.sessions.session import Session
 from buzz_host.settings import Home
-from buzz_host.store import Store
 from buzz_host.turns.base_prompt import system_prompt
 from buzz_host.turns.compose import compose
 from buzz_host.turns.guards import GuardRunner
 from buzz_host.turns.snapshot import AgentView, TakenSnapshot, take_snapshot
+
+if TYPE_CHECKING:
+    from buzz_host.processes import Children
+    from buzz_host.sessions.actor import SessionActor
+    from buzz_host.sessions.commands import ComposedTurn
+    from buzz_host.sessions.roster import KnownSession
+    from buzz_host.sessions.session import Session
+    from buzz_host.store import Store
 
 DEFAULT_HARNESS: Final = "claude"
 Trigger = Literal["message", "steer"]
@@ -103,6 +102,8 @@ class Host:
     def store(self) -> Store:
         """The database of this home, opened at the first use."""
         if self._opened is None:
+            from buzz_host.store import Store
+
             self._opened = Store.open(self.home)
         return self._opened
 
@@ -158,6 +159,11 @@ class Host:
         append each request to a file. `resume` is the id of an earlier session, or the beginning of one. Raises
         `BuzzError` in one line where something is missing; `SessionInUse` where another process drives the session.
         """
+        from buzz_host.rehearsal import Rehearsal
+        from buzz_host.sessions.lease import Lease
+        from buzz_host.sessions.roster import KnownSession, remember
+        from buzz_host.sessions.session import Session
+
         async with AsyncExitStack() as stack:
             known = self._resumed(resume, agent, harness)
             spec = self._agent(known.agent if known else agent)
@@ -199,6 +205,12 @@ class Host:
         model_url: str | None,
         native_id: str | None,
     ) -> SessionActor:
+        from buzz_host.processes import ProgramHost
+        from buzz_host.sessions.access import SessionAccess
+        from buzz_host.sessions.actor import SessionActor
+        from buzz_host.sessions.commands import ComposedTurn
+        from buzz_host.sessions.recording import LedgerRecorder
+
         newest: tuple[Section, ...] = ()
 
         def instructions() -> tuple[Section, ...]:
@@ -290,6 +302,8 @@ class Host:
     def _resumed(self, named: str | None, agent: str | None, harness: str | None) -> KnownSession | None:
         if named is None:
             return None
+        from buzz_host.sessions.roster import find
+
         with self.store.read() as connection:
             known = find(connection, named)
         for what, asked, is_ in (("agent", agent, known.agent), ("harness", harness, known.harness)):
@@ -299,6 +313,8 @@ class Host:
 
     async def _processes(self) -> Children:
         if self._children is None:
+            from buzz_host.processes import Children, sweep
+
             folder = self._run_folder()
             await asyncio.to_thread(sweep, folder)
             self._children = Children(folder)
@@ -309,6 +325,8 @@ class Host:
 
     async def _spawn_for_plugin(self, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> Process:
         # On the plugin's own loop, so with processes of that loop's own.
+        from buzz_host.processes import Children
+
         loop = asyncio.get_running_loop()
         if loop not in self._children_of_plugins:
             self._children_of_plugins[loop] = Children(self._run_folder())
