@@ -144,28 +144,36 @@ class RequestHandler(BaseHTTPRequestHandler):
     def _answer(self, body: object, fault: str | None) -> dict[str, object]:
         """Answers a recorded request; returns what became of it."""
         path = self.path.partition("?")[0]
-        dialect = next((d for d in DIALECTS if path in d.ANSWER_PATHS), None)
+        dialect = next((d for d in DIALECTS if path in d.ANSWER_PATHS and self.command == "POST"), None)
+        spoken = dialect or DIALECTS[0]
         try:
-            if dialect is not None and self.command == "POST":
-                if fault is not None:
-                    raise NotUnderstood(fault)
-                asked = dialect.understand(body)
-                return self._carry_out(dialect, asked, self.server.engine.plan(asked))
-            return self._side(path, body)
-        except (NotUnderstood, RecursionError) as error:
-            message = f"rehearsal: {error}" if isinstance(error, NotUnderstood) else "rehearsal: nested too deeply"
-            return self._send(400, (dialect or DIALECTS[0]).failure(400, message))
+            if dialect is None:
+                return self._send(*self._side(path, body))
+            if fault is not None:
+                raise NotUnderstood(fault)
+            asked = dialect.understand(body)
+            plan = self.server.engine.plan(asked)
+        except NotUnderstood as error:
+            return self._send(400, spoken.failure(400, f"rehearsal: {error}"))
+        except RecursionError:
+            return self._send(400, spoken.failure(400, "rehearsal: the body is nested too deeply"))
+        except OSError:
+            raise
+        except Exception as error:  # a fault of ours must not look like a dropped stream of the script's
+            told = f"rehearsal: a fault of the rehearsal server itself: {type(error).__name__}: {error}"
+            return self._send(500, spoken.failure(500, told))
+        return self._carry_out(dialect, asked, plan)
 
-    def _side(self, path: str, body: object) -> dict[str, object]:
+    def _side(self, path: str, body: object) -> tuple[int, object]:
         if path == "/" and self.command in ("GET", "HEAD"):  # some programs look whether the server is there
-            return self._send(200, {"rehearsal": "no model is behind this server"})
+            return 200, {"rehearsal": "no model is behind this server"}
         for dialect in DIALECTS:
             answer = dialect.other(self.command, path, body)
             if answer is not None:
-                return self._send(200, answer)
+                return 200, answer
         spoken = ", ".join(sorted(path for dialect in DIALECTS for path in dialect.ANSWER_PATHS))
         message = f"rehearsal: {self.command} {path} is not spoken here; POST {spoken} is"
-        return self._send(404, DIALECTS[0].failure(404, message))
+        return 404, DIALECTS[0].failure(404, message)
 
     def _carry_out(self, dialect: Dialect, asked: Asked, plan: Plan) -> dict[str, object]:
         self._pause(plan.wait_s)

@@ -80,8 +80,14 @@ def retries(messages: list[Any]) -> list[int | None]:
 
 
 def statuses(rehearsal: Rehearsal) -> dict[int, str]:
-    lines = [json.loads(line) for line in rehearsal.record_path.read_bytes().split(b"\n") if line]
-    return {line["n"]: str(line.get("status", line["event"])) for line in lines if "event" in line}
+    """What became of each request; the line that tells it follows the answer, so it is waited for."""
+
+    def told() -> dict[int, str]:
+        lines = [json.loads(line) for line in rehearsal.record_path.read_bytes().split(b"\n") if line]
+        return {line["n"]: str(line.get("status", line["event"])) for line in lines if "event" in line}
+
+    until(lambda: len(told()) == len(rehearsal.requests()))
+    return dict(sorted(told().items()))
 
 
 async def test_a_plain_turn_says_that_no_model_was_called(rehearsal: Rehearsal, claude: Opened) -> None:

@@ -333,3 +333,22 @@ async def test_a_record_that_was_changed_is_not_believed(tmp_path: Path) -> None
             RehearsalError, match=r"record\.jsonl: the record cannot be read: No such file or directory"
         ):
             rehearsal.requests()
+
+
+async def test_a_fault_of_the_server_itself_says_so() -> None:
+    """The real server in this process, with an engine that breaks: nothing else makes it fail."""
+    from buzz_host.rehearsal.engine import Engine
+    from buzz_host.rehearsal.record import Record
+    from buzz_host.rehearsal.server import RehearsalServer
+
+    class Broken(Engine):
+        def plan(self, asked: object) -> Any:
+            raise KeyError("broken")
+
+    with RehearsalServer(Record(None, "run"), Broken()) as server:
+        serving = asyncio.ensure_future(asyncio.to_thread(server.serve_forever, 0.05))
+        reply = await asyncio.to_thread(ask, f"http://127.0.0.1:{server.server_port}", user("hello"))
+        server.shutdown()
+        await serving
+    assert (reply.status, reply.error["type"]) == (500, "api_error")
+    assert reply.error["message"] == "rehearsal: a fault of the rehearsal server itself: KeyError: 'broken'"
