@@ -35,7 +35,7 @@ from buzz_host.settings import Home
 from buzz_host.turns.base_prompt import system_prompt
 from buzz_host.turns.compose import compose
 from buzz_host.turns.guards import GuardRunner
-from buzz_host.turns.snapshot import AgentView, TakenSnapshot, take_snapshot
+from buzz_host.turns.snapshot import AgentView, SnapshotTaker, TakenSnapshot
 
 if TYPE_CHECKING:
     from buzz_host.processes import Children
@@ -69,13 +69,13 @@ class Host:
     ) -> None:
         self.home: Final = Home.resolve(Path(home) if home is not None else None)
         self._now = now
-        self._guards = GuardRunner()
         self._agents = AgentCatalogue.load(self.home)
         self._children: Children | None = None
         self._children_of_plugins: WeakKeyDictionary[asyncio.AbstractEventLoop, Children] = WeakKeyDictionary()
         self._opened: Store | None = None
         self._stack = AsyncExitStack()
         self.plugins: Final = LivePlugins(self.home, [Path(each) for each in plugins], spawn=self._spawn_for_plugin)
+        self._snapshots = SnapshotTaker(self.plugins.contributions, GuardRunner(), now)
 
     async def __aenter__(self) -> Host:
         await self.plugins.start()
@@ -252,13 +252,8 @@ class Host:
         self, spec: AgentSpec, kind: Harness, cwd: Path, *, notes: Literal["take", "show", "leave"]
     ) -> TakenSnapshot:
         await self.plugins.refresh()
-        return await take_snapshot(
-            AgentView(spec.name, spec.scope, kind.id, spec.model, cwd),
-            contributions=self.plugins.contributions,
-            standings=self.plugins.standings(spec.name),
-            guards=self._guards,
-            notes=notes,
-            now=self._now,
+        return await self._snapshots.take(
+            AgentView(spec.name, spec.scope, kind.id, spec.model, cwd), self.plugins.standings(spec.name), notes=notes
         )
 
     def _shape(

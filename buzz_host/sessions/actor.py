@@ -310,9 +310,10 @@ class SessionActor:
     async def _deny(self, event: native.PermissionRequested | native.QuestionAsked) -> None:
         # Always answered: a program that waits for ever would hold the turn (PRM-01). Nobody can be asked yet.
         if self._program is not None:
-            await self._program.answer(
-                event.request, "deny", reason=f"the policy {self._spec.policy} allows the tools of plugins only"
-            )
+            with contextlib.suppress(HarnessError):  # it withdrew the request meanwhile, or is gone
+                await self._program.answer(
+                    event.request, "deny", reason=f"the policy {self._spec.policy} allows the tools of plugins only"
+                )
 
     async def _after_the_end(self, running: _Running, error: HarnessError | None) -> None:
         """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""

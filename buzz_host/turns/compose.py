@@ -47,7 +47,8 @@ def compose(
     `kind` is `message` for a person's text or `steer` for one that joins the running turn `steers`. `encode` is the
     harness's: the text as its program must be handed it.
     """
-    sections = in_order([*_opening(kind, snapshot, message), *snapshot.notes, *snapshot.instructions])
+    # Notes and instructions come last in a turn, and sorted already: there may be thousands.
+    sections = (*in_order(_opening(kind, snapshot, message)), *snapshot.notes, *snapshot.instructions)
     return Turn(
         id=turn_id,
         kind=kind,

@@ -88,7 +88,8 @@ class GuardRunner:
     async def ask(self, questions: Sequence[Question], handle: Callable[[], AgentHandle]) -> Answers:
         """The verdict of each guard, in `together_s` plus `each_s` at most, whatever the guards do.
 
-        `handle` makes what a guard is asked about, one for each guard, so that none can change what others see.
+        `handle` makes what the guards are asked about. It must be such that a guard can change nothing of it but its
+        class, which Python lets anybody assign; the next guard is then given a new one.
         """
         suspended = self._suspended
         asked = [each for each in questions if not suspended or (each.plugin, each.id, each.revision) not in suspended]
@@ -154,7 +155,8 @@ class _Go:
 
     def run(self) -> None:
         """Ask one guard after the other; on the worker's thread."""
-        clock, handle, verdicts = self._clock, self._handle, self.verdicts
+        clock, verdicts, agent = self._clock, self.verdicts, self._handle()
+        kind = type(agent)
         slow_s, must_end = self._limits.slow_s, self._must_end
         now = clock()
         for question in self._questions:
@@ -162,9 +164,11 @@ class _Go:
                 self._leave_out_the_rest()
                 break
             self._began = began = now
-            verdict, error = _judge(question.when, handle())
+            verdict, error = _judge(question.when, agent)
             if self._given_up:
                 return
+            if type(agent) is not kind:
+                agent = self._handle()
             now = clock()
             if error is not None:
                 self.faults.append(PluginFault.from_exception(question.plugin, "when", error))
