@@ -86,9 +86,11 @@ _WHITE_CONTROLS: Final = "\t\n\v\f\r"
 _SLASHES: Final = "/\u2044\u2215\uff0f"
 _MINUS: Final = "\u2212"
 _OPENERS: Final = ("<", "\uff1c")
-# For character classes. Odd is everything but printable ASCII and the controls that are white space. A region ends at
-# the ASCII that can stand neither before a name nor in one, and at an opener.
+# For character classes. Odd is everything but printable ASCII and the controls that are white space; a tag may begin
+# with it, save with ideographs, Hangul syllables, and the planes beyond, which read as themselves. A region ends at the
+# ASCII that can stand neither before a name nor in one, and at an opener.
 _ODD: Final = r"\x00-\x08\x0e-\x1f\x7f-\U0010ffff"
+_ODD_FIRST: Final = r"\x00-\x08\x0e-\x1f\x7f-\u33ff\ua000-\uabff\ud7a4-\U0001ffff\U000e0000-\U000e0fff"
 _REGION: Final = r"[^!-,;-@\[-^`{-~\uff1c]"
 _AS_READ_MAX_CHARS: Final = 65_536
 
@@ -159,7 +161,7 @@ def _candidate(opener: str) -> re.Pattern[str]:
     return re.compile(
         rf"{opener}[\s/]*+(?:"
         rf"([{first}{first.upper()}](?=[{second}{second.upper()}{_ODD}])[A-Za-z0-9_.:-]*+)(?:(?=[{_ODD}])({_REGION}++))?+"
-        rf"|(?=[{_ODD}])({_REGION}{{{shortest},}}+))"
+        rf"|(?=[{_ODD_FIRST}])({_REGION}{{{shortest},}}+))"
     )
 
 

@@ -35,10 +35,11 @@ HOSTILE = {
     "zero-width tags": "<\u200bcont",
     "full-width tags": "＜context ",
     "mathematical tags": "<\U0001d41contex",
-    "a character of its own each": "".join(f"<{chr(code)}abcd" for code in range(0x4E00, 0xD7A0)),
+    "a letter of its own each": "".join(f"<{chr(code)}abcd" for code in range(0xA1, 0x3400)),
+    "an ideograph of its own each": "".join(f"<{chr(code)}abcd" for code in range(0x4E00, 0xD7A0)),
 }
 # Each character is looked up for the first time, and there are more than the table keeps: nobody's text, but linear.
-NEVER_SEEN = "<" + "".join(chr(code) for code in range(0x20000, 0x3FFFE))
+NEVER_SEEN = "<c" + "".join(chr(code) for code in range(0x20000, 0x3FFFE))
 INSTRUCTION = (PROSE * 12)[:1024]
 MARKED_UP = "Prefer <b>plain</b> words & \"quotes\"; write `a < b`, never 'b > a'. Be kind and brief.\n"
 MARKED_UP_INSTRUCTION = (MARKED_UP * 12)[:1024]

@@ -116,6 +116,9 @@ async def added_by_the_host() -> Row:
                     if isinstance(event, TurnEnded):
                         break
                 peer_s.append(time.perf_counter() - started)
+            await bare.close(deadline_s=1)
+            async for _rest in stream:
+                pass
     added = statistics.median(ours - peer for ours, peer in zip(ours_s, peer_s, strict=True))
     row = paired_row("a whole turn, no hooks", ours_s, peer_s, peer_name="the same harness without the host")
     return attrs.evolve(
