@@ -52,7 +52,7 @@ class Session:
         await self._actor.interrupt()
 
 
-def _spoken(message: str) -> str:
+def _spoken(message: object) -> str:
     if not isinstance(message, str) or not message.strip():
         raise BuzzError("the message is empty: say what the agent should do")
     return message
