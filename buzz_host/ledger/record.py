@@ -6,7 +6,8 @@ The indexes (`turns`, `parties`) say nothing that the entries do not say; they a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -209,25 +210,13 @@ def record_end(tx: Transaction, record: EndRecord) -> Receipt:
     return receipt
 
 
-def index_row(fields: Mapping[str, object]) -> IndexRow:
-    """What the indexes say of a turn, from the fields of its entry."""
-
-    def named(rows: object) -> set[str]:
-        assert isinstance(rows, list)
-        return {row["plugin"] for row in rows if row["plugin"] is not None}
-
-    def text(key: str) -> str:
-        return str(fields[key])
-
-    steers = fields["steers"]
-    return IndexRow(
-        text("agent"),
-        text("harness"),
-        tuple(sorted(named(fields["sections"]) | named(fields["left_out"]) | named(fields["faults"]))),
-        text("session"),
-        text("kind"),
-        None if steers is None else str(steers),
-    )
+def index_row(fields: str) -> IndexRow:
+    """What the indexes say of a turn, from the fields of its entry. Raises `ValueError`, `LookupError` or `TypeError`
+    for fields that are no turn's."""
+    read = json.loads(fields)
+    named = {row["plugin"] for key in ("sections", "left_out", "faults") for row in read[key]}
+    plugins = tuple(sorted(named - {None}))
+    return IndexRow(read["agent"], read["harness"], plugins, read["session"], read["kind"], read["steers"])
 
 
 def _record_sent(tx: Transaction, kind: EntryKind, record: TurnRecord) -> Receipt:

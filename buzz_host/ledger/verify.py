@@ -10,17 +10,21 @@ import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from buzz_host.ledger.append import Head, checked_hash
 from buzz_host.ledger.entries import GENESIS, REFERENCE, Entry, body_digest, canonical_json, chain_hash
 from buzz_host.ledger.record import SETTLED, UNENDED, index_row
+from buzz_host.store import MIGRATIONS
 
 DIGESTS_CACHED: Final = 65536
 _CHUNK_BITS: Final = 16
+
+_TABLES: Final = frozenset({"entries", "bodies", "body_keys", "body_keys_upto", "parties", "party_plugins", "turns"})
 
 _ENTRIES: Final = """
     SELECT seq, CAST(kind AS BLOB), CAST(at AS BLOB), CAST(turn AS BLOB), CAST(previous AS BLOB), CAST(hash AS BLOB),
@@ -112,9 +116,35 @@ def verify(connection: sqlite3.Connection, head: str | None = None, mirrored: He
         for (line,) in connection.execute("PRAGMA integrity_check"):
             if line != "ok":
                 yield Break(None, "the database file", "a sound file", " ".join(str(line).split()))
-        yield from _Pass(connection, wanted, mirrored).breaks()
-    except sqlite3.DatabaseError as error:
+        # A changed schema changes what every column means: then there is nothing that could be read.
+        said = _schema(connection)
+        changed = [name for name, statement in _expected_schema().items() if said.get(name) != statement]
+        for name in changed:
+            yield Break(None, f"the schema of {name}", "the one that was made", repr(said.get(name, "none")))
+        if not changed:
+            yield from _Pass(connection, wanted, mirrored).breaks()
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         yield Break(None, "the database file", "a sound file", " ".join(str(error).split()))
+
+
+def _schema(connection: sqlite3.Connection) -> dict[str, str]:
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: " ".join(statement.split()) for name, statement in rows}
+
+
+@lru_cache(maxsize=1)
+def _expected_schema() -> dict[str, str]:
+    """The statement of each table and index of the ledger, as the migrations make it."""
+    empty = sqlite3.connect(":memory:")
+    try:
+        for step in MIGRATIONS:
+            for statement in step.statements:
+                empty.execute(statement)
+        made = empty.execute("SELECT name, tbl_name FROM sqlite_master").fetchall()
+        ours = {name for name, table in made if table in _TABLES}
+        return {name: statement for name, statement in _schema(empty).items() if name in ours}
+    finally:
+        empty.close()
 
 
 class _Pass:
@@ -144,8 +174,10 @@ class _Pass:
             for (row,) in self._connection.execute(query):
                 yield Break(None, f"the index {table}", f"row {row}", "no such row")
 
-    def _entry(self, row: tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, bytes, str]) -> Iterator[Break]:
-        seq, *raw, types = row
+    def _entry(self, row: tuple[Any, ...]) -> Iterator[Break]:
+        seq, *columns, types = row
+        # A damaged file may hold nothing where nothing may be; the types say so below.
+        raw = [each or b"" for each in columns]
         if seq != self._last + 1:
             gone = f"entry {self._last + 1}" + (f" to {seq - 1}" if seq > self._last + 2 else "")
             yield Break(self._last + 1, "the chain", gone, f"entry {seq} in its place")
@@ -169,7 +201,11 @@ class _Pass:
             yield Break(seq, "the entry", f"the hash {made}", f"{computed} from what stands there")
             return
         yield from self._bodies(seq, fields, bodies)
-        yield from self._index(Entry(seq, kind, at, turn, fields, previous, made))
+        try:
+            yield from self._index(Entry(seq, kind, at, turn, fields, previous, made))
+        except (ValueError, LookupError, TypeError) as error:
+            # Somebody who chains anew may leave fields that no version of ours wrote.
+            yield Break(seq, "the fields", f"those of a {kind}", f"others ({type(error).__name__})")
 
     def _heads(self) -> Iterator[Break]:
         ends = f"a chain that ends with entry {self._last}" if self._last else "no entry at all"
@@ -197,7 +233,8 @@ class _Pass:
         if row is None:
             yield Break(seq, what, "a body", "none: it is missing")
             return
-        digest, salt, plain, body, types = row
+        *columns, types = row
+        digest, salt, plain, body = (each or b"" for each in columns)
         if types != _BODY_TYPES or sha256(body).digest() != plain:
             yield Break(seq, what, f"a text with the hash {plain.hex()}", sha256(body).hexdigest())
         elif len(body) != size:
@@ -223,7 +260,7 @@ class _Pass:
                     yield from self._end_row(entry, outcome)
 
     def _turn_row(self, entry: Entry) -> Iterator[Break]:
-        wanted = index_row(json.loads(entry.fields))
+        wanted = index_row(entry.fields)
         row = self._connection.execute(_TURN, (entry.seq,)).fetchone()
         if row is None:
             yield Break(entry.seq, "the index turns", "a row of this turn", "none")

@@ -220,6 +220,15 @@ def test_a_break_names_the_place(whole: Home, tmp_path: Path, change: str, place
 
 
 @pytest.mark.req("AUD-03")
+@pytest.mark.parametrize("change", ["DROP INDEX turns_of_party", "ALTER TABLE bodies RENAME COLUMN salt TO pepper"])
+def test_a_changed_schema_is_found(whole: Home, tmp_path: Path, change: str) -> None:
+    with copied(whole, tmp_path) as connection:
+        connection.execute(change)
+        assert len(found(connection)) == 1
+        assert "the schema of" in str(found(connection)[0])
+
+
+@pytest.mark.req("AUD-03")
 def test_a_reordered_pair_is_found(whole: Home, tmp_path: Path) -> None:
     with copied(whole, tmp_path) as connection:
         for old, new in ((3, -1), (4, 3), (-1, 4)):
@@ -271,6 +280,19 @@ def test_a_chain_that_was_written_anew_passes_alone_but_not_against_a_head_from_
         with store.read() as connection:
             assert found(connection) == []
             assert says(found(connection, head=head.hash)) == [(None, "the head")]
+
+
+@pytest.mark.req("AUD-03")
+@pytest.mark.parametrize("fields", [{}, {"sections": 1, "left_out": [], "faults": []}, {"sections": [{"plugin": []}]}])
+def test_an_entry_that_was_chained_anew_with_fields_of_no_kind_is_a_break(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    with Store.open(Home.resolve(tmp_path)) as store:
+        for kind in ("turn_sent", "turn_ended", "steer_settled"):
+            draft = EntryDraft(kind, NOON, f"of {kind}", fields)  # type: ignore[arg-type]
+            store.write_sync(lambda tx, draft=draft: append(tx, draft))  # type: ignore[misc]
+        with store.read() as connection:
+            assert says(found(connection)) == [(number, "the fields") for number in (1, 2, 3)]
 
 
 @pytest.mark.req("AUD-03")
