@@ -6,7 +6,7 @@ async. Importing it has no effect; everything that it registers ends with it (PL
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,11 +47,16 @@ class PluginEntry:
     import_path: str
 
 
+def _entries(given: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
+    # Named, so that type checkers know what an author may pass; of `tuple` itself they cannot tell.
+    return tuple(given)
+
+
 @attrs.frozen
 class PluginManifest:
     """The plugins that a package brings, given by an entry point of the group `buzz.plugins` (PLG-04)."""
 
-    plugins: tuple[PluginEntry, ...] = attrs.field(converter=tuple)
+    plugins: tuple[PluginEntry, ...] = attrs.field(converter=_entries)
 
 
 class Agents(Protocol):
