@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import attrs
 
 from buzz_author.errors import BuzzError
-from buzz_author.events import HarnessEvent
-from buzz_author.instructions import AgentHandle
 from buzz_author.json_values import JsonObject
-from buzz_author.tools import GateDecision, Tool, ToolRequest, ToolResult
-from buzz_author.turns import Turn
+
+if TYPE_CHECKING:
+    # Only named in annotations: a harness that is listed, or asked to encode, needs none of their classes.
+    from buzz_author.events import HarnessEvent
+    from buzz_author.instructions import AgentHandle
+    from buzz_author.tools import GateDecision, Tool, ToolRequest, ToolResult
+    from buzz_author.turns import Turn
 
 Policy = Literal["ask", "plugin-tools-only", "read-only", "all"]
 ErrorKind = Literal[

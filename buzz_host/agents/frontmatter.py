@@ -92,7 +92,7 @@ def read_document(path: Path, text: str) -> Document:
 
 
 def plain_table(lines: list[str]) -> Table | None:
-    """What `lines` say if all of them are plain `key: value` lines, else None; the first is the second line of its file.
+    """What `lines`, which begin with the second of a file, say if all are plain `key: value` lines; else None.
 
     The same as a YAML reader gives, for the files that need none.
     """

@@ -11,7 +11,7 @@ import click
 from buzz_host.cli.options import agent_option, harness_option, home_option, home_path, json_option, plugin_option
 
 if TYPE_CHECKING:
-    from buzz_host.sessions.events import Preview
+    from buzz_host.sessions.turn_text import Preview
 
 
 @click.command()

@@ -13,7 +13,7 @@ from buzz_host.cli.wording import contribution, counted, cut, reason_in_words
 from buzz_host.terminal import printable_line
 
 if TYPE_CHECKING:
-    from buzz_host.sessions.events import TurnText
+    from buzz_host.sessions.turn_text import TurnText
 
 
 def note_turn(turn: TurnText) -> None:

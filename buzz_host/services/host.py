@@ -30,7 +30,7 @@ from buzz_host.agents.catalogue import AgentCatalogue
 from buzz_host.agents.handle import TurnAgent
 from buzz_host.agents.spec import AgentSpec
 from buzz_host.services.live_plugins import LivePlugins
-from buzz_host.sessions.events import Preview, section_rows
+from buzz_host.sessions.turn_text import Preview, section_rows
 from buzz_host.settings import Home
 from buzz_host.turns.base_prompt import system_prompt
 from buzz_host.turns.compose import compose

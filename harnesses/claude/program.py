@@ -6,7 +6,6 @@ credentials, proxies and settings of other programs never reach it (SEC-02).
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import ipaddress
 import os
@@ -65,7 +64,10 @@ def probe() -> Probe:
     spec = importlib.util.find_spec(SDK)
     if spec is None or spec.origin is None:
         return Probe(fault=f"claude-agent-sdk is not installed; {INSTALL}")
-    version = importlib.metadata.version(SDK_DISTRIBUTION)
+    # Here, not above: it costs as much to import as all the rest of a harness that is only listed.
+    from importlib.metadata import version as version_of
+
+    version = version_of(SDK_DISTRIBUTION)
     if _numbers(version) < SDK_MINIMUM:
         needed = ".".join(map(str, SDK_MINIMUM))
         return Probe(version=version, fault=f"claude-agent-sdk {version} is too old, {needed} is needed; {INSTALL}")
