@@ -19,7 +19,7 @@ from buzz_author.names import folded
 from buzz_host.plugins.candidates import CODE_NAME, file_source, folder_source
 from buzz_host.plugins.entry_points import entry_point_plugins
 from buzz_host.plugins.manifest import MANIFEST_NAME
-from buzz_host.plugins.sources import Discovery, Origin, PluginPathError, PluginSource
+from buzz_host.plugins.sources import Discovery, Origin, PluginPathError, PluginSource, one_line
 
 if TYPE_CHECKING:
     from buzz_host.settings import Home
@@ -80,13 +80,13 @@ def discover(
             if len(alike) > 1:
                 faults.append(_clash(alike))
             elif first.source is None:
-                faults.append(PluginFault(first.name, PHASE, first.reason))
+                faults.append(PluginFault(first.name, PHASE, one_line(first.reason)))
             else:
                 sources.append(first.source)
     return Discovery(
         tuple(sorted(sources, key=lambda source: source.id)),
         tuple(sorted(faults, key=lambda fault: fault.plugin)),
-        tuple(warnings),
+        tuple(one_line(warning) for warning in warnings),
     )
 
 
@@ -146,7 +146,7 @@ def _judged(path: Path, origin: Origin) -> Candidate | None:
             return Candidate(name, source.where, origin, source, warnings=warnings)
         if origin == "linked" and not path.exists():
             return Candidate(
-                name.removesuffix(".py"), str(path), origin,
+                one_line(name.removesuffix(".py")), str(path), origin,
                 reason=f"{path}: is a link to {path.readlink()}, where nothing is: buzz plugin remove takes it away",
             )  # fmt: skip
         if path.suffix != ".py":
@@ -155,9 +155,9 @@ def _judged(path: Path, origin: Origin) -> Candidate | None:
         source = file_source(path.resolve(), name, origin)
         return Candidate(name, source.where, origin, source)
     except BuzzError as error:
-        return Candidate(_printable(name), str(path), origin, reason=str(error))
+        return Candidate(one_line(name), str(path), origin, reason=str(error))
     except (OSError, RuntimeError) as error:
-        return Candidate(_printable(name), str(path), origin, reason=f"{path}: cannot be read ({error})")
+        return Candidate(one_line(name), str(path), origin, reason=f"{path}: cannot be read ({error})")
 
 
 def _from_entry_points() -> Iterator[Candidate]:
@@ -177,12 +177,8 @@ def _clash(alike: list[Candidate]) -> PluginFault:
     places = " and ".join(f"{each.where} ({each.origin})" for each in alike)
     same = len({each.name for each in alike}) == 1
     why = "have the same name" if same else f"have names that differ in '_' and '-' only ({_names(alike)})"
-    return PluginFault(alike[0].name, PHASE, f"{places} {why}, so none of them is used: rename or remove one")
+    return PluginFault(alike[0].name, PHASE, one_line(f"{places} {why}, so none of them is used: rename or remove one"))
 
 
 def _names(alike: list[Candidate]) -> str:
     return ", ".join(f"'{each.name}'" for each in alike)
-
-
-def _printable(name: str) -> str:
-    return name if name.isprintable() else ascii(name)[1:-1]

@@ -26,6 +26,7 @@ from buzz_author.plugins import PluginManifest
 from buzz_host.plugins.candidates import Literals
 from buzz_host.plugins.files import PluginFilesError, read_file, read_folder
 from buzz_host.plugins.sources import PluginSource
+from buzz_host.plugins.threads import end_by_force
 
 GROUP: Final = "buzz.plugins"
 # A package whose manifest takes longer to import is left out of what this process finds.
@@ -241,5 +242,6 @@ def _imported(value: str) -> object:
     if failure:
         raise BuzzError(describe(failure[0]))
     if not outcome:
+        end_by_force(thread, module)
         raise BuzzError(f"{module} was still being imported after {MANIFEST_IMPORT_S:g} s")
     return outcome[0]

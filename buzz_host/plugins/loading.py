@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from buzz_author.errors import BuzzError, PluginFault, describe
+from buzz_author.errors import BuzzError, PluginFault
 from buzz_host.plugins.files import PluginFiles, PluginFilesError, read_file, read_folder
-from buzz_host.plugins.sources import PluginSource
+from buzz_host.plugins.sources import PluginSource, one_line
 
 if TYPE_CHECKING:
     from importlib.resources.abc import TraversableResources
@@ -75,14 +75,16 @@ def unload(package: str | None) -> None:
 def load_fault(source: PluginSource, phase: str, error: BaseException) -> PluginFault:
     """The fault for what loading or running a plugin raised, with a hint where its author is likely to need one."""
     fault = PluginFault.from_exception(source.id, phase, error)
+    message = fault.message
     if isinstance(error, BuzzError):
-        return attrs.evolve(fault, message=str(error), traceback="")
+        # It is written for people already, and says more than where in the host it was raised.
+        return attrs.evolve(fault, message=one_line(str(error)), traceback="")
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}:{error.lineno}" if error.lineno else error.filename
-        return attrs.evolve(fault, message=f"{place}: {type(error).__name__}: {error.msg}")
-    if isinstance(error, ModuleNotFoundError) and (hint := _import_hint(source, error.name or "")):
-        return attrs.evolve(fault, message=f"{describe(error)}: {hint}")
-    return fault
+        message = f"{place}: {type(error).__name__}: {error.msg}"
+    elif isinstance(error, ModuleNotFoundError) and (hint := _import_hint(source, error.name or "")):
+        message = f"{message}: {hint}"
+    return attrs.evolve(fault, message=one_line(message))
 
 
 def _import_hint(source: PluginSource, name: str) -> str:
@@ -168,7 +170,7 @@ class _BytesLoader(Loader):
             raise FileNotFoundError(f"{path} is no file of this plugin") from None
 
     def get_resource_reader(self, fullname: str) -> TraversableResources:
-        from importlib.readers import FileReader
+        from importlib.resources.readers import FileReader
 
         return FileReader(self)  # type: ignore[arg-type]
 

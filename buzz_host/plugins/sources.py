@@ -21,8 +21,18 @@ Form = Literal["folder", "file", "module"]
 NO_DEFAULTS: Final[JsonObject] = MappingProxyType({})
 
 
+def one_line(text: str) -> str:
+    """`text` on one line that can be shown and stored: paths may hold anything, and messages hold paths."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
+
+
 class PluginPathError(BuzzError):
     """A path that a person named is missing, or is no plugin."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 @attrs.frozen

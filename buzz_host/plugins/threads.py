@@ -22,8 +22,8 @@ Work = Callable[[], Awaitable[T]] | Callable[[], T]
 # What a plugin left running on its loop gets this long to take its cancellation before the loop is closed.
 LEFT_TASKS_S: Final = 1.0
 # A condemned thread is asked again and again to end, since code may swallow what it is sent; then it is left alone.
-CONDEMNED_POLL_S: Final = 0.05
-CONDEMNED_TRIES: Final = 400
+FORCE_PAUSE_S: Final = 0.05
+FORCE_TRIES: Final = 400
 
 
 class GivenUp(BaseException):
@@ -171,7 +171,7 @@ class PluginThread:
             return
         self.condemned = True
         self.stop()
-        threading.Thread(target=self._end_by_force, name=f"buzz ends {self._plugin}", daemon=True).start()
+        end_by_force(self._thread, self._modules)
 
     def _main(self) -> None:
         # What is raised to end the thread may arrive anywhere.
@@ -204,26 +204,36 @@ class PluginThread:
         error = context.get("exception")
         self._log.error("%s", context.get("message"), exc_info=error if isinstance(error, BaseException) else None)
 
-    def _end_by_force(self) -> None:
-        for _ in range(CONDEMNED_TRIES):
-            if self._runs_own_code():
-                raise_in_thread(self._thread, GivenUp)
-            self._thread.join(CONDEMNED_POLL_S)
-            if not self._thread.is_alive():
+
+def end_by_force(thread: threading.Thread, modules: str) -> None:
+    """End `thread` by an asynchronous exception whenever it runs a module whose name begins with `modules`.
+
+    Returns at once. Code that swallows what it is sent is left alone after a while.
+    """
+
+    def work() -> None:
+        for _ in range(FORCE_TRIES):
+            if _runs_own_code(thread, modules):
+                raise_in_thread(thread, GivenUp)
+            thread.join(FORCE_PAUSE_S)
+            if not thread.is_alive():
                 return
 
-    def _runs_own_code(self) -> bool:
-        """Whether the thread is in the plugin's own code, and not inside the import of a module of somebody else's:
-        to break that off would leave a library half imported, for everybody."""
-        frame = sys._current_frames().get(self._thread.ident or 0)
-        while frame is not None:
-            name = frame.f_globals.get("__name__", "")
-            if isinstance(name, str) and name.startswith(self._modules):
-                return True
-            if frame.f_code.co_filename.startswith("<frozen importlib"):
-                return False
-            frame = frame.f_back
-        return False
+    threading.Thread(target=work, name=f"ends {thread.name}", daemon=True).start()
+
+
+def _runs_own_code(thread: threading.Thread, modules: str) -> bool:
+    """Whether the thread is in a module of that name, and not inside the import of somebody else's: to break that off
+    would leave a library half imported, for everybody."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if isinstance(name, str) and name.startswith(modules):
+            return True
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def raise_in_thread(thread: threading.Thread, error: type[BaseException]) -> None:

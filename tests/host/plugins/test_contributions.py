@@ -132,7 +132,9 @@ def test_what_is_handed_out_cannot_be_changed() -> None:
 @pytest.mark.req("INS-05")
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["a", "a-b", "a_b", "ab", "b", "0"]), st.sampled_from(["x", "x.y", "x-y", "xy", "9"])),
+        st.tuples(
+            st.sampled_from(["a", "a-b", "a_b", "ab", "b", "0"]), st.sampled_from(["x", "x.y", "x-y", "xy", "9"])
+        ),
         unique=True,
     ).flatmap(lambda pairs: st.tuples(st.just(pairs), st.permutations(pairs)))
 )

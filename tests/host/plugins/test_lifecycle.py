@@ -190,7 +190,7 @@ async def test_whatever_a_plugin_raises_is_a_fault_of_its_own(tmp_path: Path, er
     code = {
         "module": f"raise {error}",
         "apply": f"def apply(ctx):\n    raise {error}",
-        "async apply": f"async def apply(ctx):\n    def fail():\n        raise {error}\n    list(map(fail, ()))\n    raise {error}",
+        "async apply": f"async def apply(ctx):\n    raise {error}",
         "disposer": f"def apply(ctx):\n    def stop():\n        raise {error}\n    ctx.effect(stop)",
     }[place]
     bad, good = source_of(write_plugin(tmp_path, "bad", code)), speaking(tmp_path, "good")
