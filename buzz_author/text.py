@@ -13,9 +13,9 @@ alike are not covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
+from unicodedata import category, normalize
 
 # What our own turns are made of; `section()` makes these and nothing else.
 OUR_TAGS: Final = frozenset(
@@ -182,36 +182,28 @@ class _AsRead(dict[int, str]):
     """
 
     def __missing__(self, code: int) -> str:
-        normalize, category = _tables()
         character = chr(code)
         plain = normalize("NFKD", character)
         if plain == character and category(character) == "Lo" and character not in _FILLERS:
             read = character  # most of what there is, and without case
         else:
-            read = "".join([_one_as_read(each, category(each)) for each in plain]).casefold()
+            read = "".join([_one_as_read(each) for each in plain]).casefold()
         if len(self) >= _AS_READ_MAX_CHARS:
             self.clear()
         self[code] = read
         return read
 
 
-def _one_as_read(character: str, category: str) -> str:
-    if character in _WHITE_CONTROLS or category in ("Zs", "Zl", "Zp"):
+def _one_as_read(character: str) -> str:
+    kind = category(character)
+    if character in _WHITE_CONTROLS or kind in ("Zs", "Zl", "Zp"):
         return " "
     code = ord(character)
-    if category in ("Cc", "Cf", "Mn", "Me") or character in _FILLERS or any(code in each for each in _FILLER_RANGES):
+    if kind in ("Cc", "Cf", "Mn", "Me") or character in _FILLERS or any(code in each for each in _FILLER_RANGES):
         return ""
     if character in _SLASHES:
         return "/"
-    return "-" if category == "Pd" or character == _MINUS else character
-
-
-@lru_cache(maxsize=1)
-def _tables() -> tuple[Callable[[Literal["NFKD"], str], str], Callable[[str], str]]:
-    # Loaded when a text first needs them, which most never do.
-    from unicodedata import category, normalize
-
-    return normalize, category
+    return "-" if kind == "Pd" or character == _MINUS else character
 
 
 _AS_READ: Final = _AsRead()
