@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from buzz_author.sections import Section, Source, render, section
+from buzz_author.sections import Section, Source, parse, render, section
 from buzz_author.text import neutralise
 from tests.benchmarks.measuring import Work, compare, compare_programs, growth
 from tests.benchmarks.row import Row
@@ -40,6 +40,13 @@ HOSTILE = {
 }
 # Each character is looked up for the first time, and there are more than the table keeps: nobody's text, but linear.
 NEVER_SEEN = "<c" + "".join(chr(code) for code in range(0x20000, 0x3FFFE))
+PARSED = {
+    "sections": "<context>\nagent: main\n</context>\n\n",
+    "openings alone": "<context>\n<attention>\n",
+    "closings alone": "\n</context>",
+    "attributes without an end": "<context" + ' a="b"' * 50 + "\n",
+    "prose": PROSE,
+}
 INSTRUCTION = (PROSE * 12)[:1024]
 MARKED_UP = "Prefer <b>plain</b> words & \"quotes\"; write `a < b`, never 'b > a'. Be kind and brief.\n"
 MARKED_UP_INSTRUCTION = (MARKED_UP * 12)[:1024]
@@ -54,6 +61,8 @@ def rows() -> Iterator[Row]:
     yield _neutralise("neutralise, 131,070 different characters", NEVER_SEEN, None)
     for kind, piece in {"code": CODE, **HOSTILE}.items():
         yield growth(f"neutralise, growth: {kind}", _neutralising(piece), TEXT_CHARS // 2, factor=2, at_most=2.5)
+    for kind, piece in PARSED.items():
+        yield growth(f"parse, growth: {kind}", _parsing(piece), TEXT_CHARS // 2, factor=2, at_most=2.5)
     for kind, text in (("prose", INSTRUCTION), ("markup", MARKED_UP_INSTRUCTION)):
         texts = [f"{text[:1020]}{number:04}" for number in range(100)]
         yield compare(
@@ -102,6 +111,14 @@ def _neutralising(piece: str) -> Callable[[int], Work]:
     def work_of(length: int) -> Work:
         text = _text(piece, length)
         return lambda: neutralise(text)
+
+    return work_of
+
+
+def _parsing(piece: str) -> Callable[[int], Work]:
+    def work_of(length: int) -> Work:
+        text = _text(piece, length)
+        return lambda: parse(text)
 
     return work_of
 
