@@ -258,6 +258,17 @@ def test_the_settings_and_the_home_are_those_that_are_read(tmp_path: Path) -> No
     assert named == (paths - {tmp_path.name}) | {"leases", "run"}
 
 
+@pytest.mark.req("OPS-01")
+def test_the_variables_and_exit_codes_are_those_of_the_code() -> None:
+    from buzz_host.cli import endings
+    from harnesses.claude import program
+
+    variables = first_column(SETTINGS, "variable | meaning")
+    assert variables == ["BUZZ_HOME", "NO_COLOR", *program.MODEL_KEYS]
+    codes = {endings.EXIT_FAILED, endings.EXIT_MISTAKE, endings.EXIT_BUG, endings.EXIT_INTERRUPTED}
+    assert {int(row[0]) for row in tables(SETTINGS)["code | meaning"]} == codes | {0}
+
+
 @pytest.mark.req("SPC-01")
 def test_the_keys_of_agent_files_are_those_that_are_read() -> None:
     named = {re.sub(r"buzz: \{(\w+): …\}", r"\1", name) for name in first_column(SETTINGS, "key | meaning")}
