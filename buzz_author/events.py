@@ -76,7 +76,12 @@ class Retrying:
 
 @attrs.frozen
 class SteerSettled:
-    """How a steered message went: folded into the running turn, a turn of its own after it, or returned unread."""
+    """How a steered message went: folded into the running turn, a turn of its own after it, or returned unread.
+
+    `turn` is the turn that carries it: the running one, or for `own-turn` the steer's own id; for `returned`, the one
+    that it was meant for. Of several that a program takes up together, the first is a turn of its own, and the others
+    are folded into that.
+    """
 
     turn: str
     steer: str

@@ -30,9 +30,8 @@ from buzz_host.processes.launcher import Row
 
 # One line of a program may have this many bytes (DESIGN 13); asyncio's own bound is 64 KiB.
 LINE_MAX_BYTES: Final = 16 * 1024 * 1024
-# How the time of an ending is divided: asked to end, then the keeper kills, then we do.
+# Of the time for an ending, this part is for ending in order; then the keepers kill, and at last we do.
 _ASKED_SHARE: Final = 0.6
-_KEEPER_SHARE: Final = 0.85
 _LAST_WAIT_S: Final = 1.0
 _PAUSE_S: Final = 0.01
 CLOSE_DEADLINE_S: Final = 10.0
@@ -123,6 +122,10 @@ class _Members:
         return (*self.keepers, *self.others)
 
 
+_reapers: set[Children] = set()
+"""Those for which this process is a sub-reaper. It stops being one after the last: nobody else would collect here."""
+
+
 class Children:
     """Starts programs and ends them with everything that they started. Used from one event loop.
 
@@ -135,7 +138,10 @@ class Children:
         self._folder = folder / self.marker
         self._subreaper = subreaper
         self._children: set[ChildProcess] = set()
-        self._adopted: dict[int, str] = {}
+        self._orphans: dict[int, str] = {}
+        """What has lost its keeper: pid -> start time."""
+        self._forced: set[int] = set()
+        """Keepers that were killed."""
         self._launchers = 0
         self._closed = False
 
@@ -196,32 +202,36 @@ class Children:
         self._closed = True
         left = await self._end(None, deadline_s)
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self in _reapers:
+            _reapers.discard(self)
+            if not _reapers:
+                keeper.become_subreaper(False)
         return left
 
     def collect(self) -> None:
-        """Take the exit statuses of our orphans: programs whose keeper was killed, and what carried our marker."""
-        self._adopt_noted()
-        for pid, started in list(self._adopted.items()):
+        """End our orphans, those whose keeper was killed, and take their exit statuses when they are dead."""
+        self._orphan_noted()
+        for pid, started in list(self._orphans.items()):
             row = keeper.process(pid)
             if row is None or row.started != started:
-                del self._adopted[pid]
+                del self._orphans[pid]
             elif not row.zombie:
                 _kill(row)
             elif row.parent == os.getpid():
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-                del self._adopted[pid]
-            else:  # another process collects it
-                del self._adopted[pid]
+                del self._orphans[pid]
+            elif row.parent not in self._orphans and row.parent not in self._forced:  # the system collects it
+                del self._orphans[pid]
 
     def _tend(self) -> None:
         """A keeper has ended. If it was killed, what it kept is an orphan now, and holds its pipes: end it at once."""
         if self._closed:
             return
-        if any(self._folder.glob("keepers/*")):
-            self._members(None)
-        self.collect()
-        if self._adopted:
+        self._orphan_noted()
+        if self._orphans:
+            self._members(None)  # all that is in no keeper's care any more
+            self.collect()
             asyncio.get_running_loop().call_later(_PAUSE_S, self._tend)
 
     def _ready(self, owner: str) -> Path:
@@ -237,6 +247,7 @@ class Children:
             notes.mkdir(mode=0o700, exist_ok=True)
             if self._subreaper:
                 keeper.become_subreaper()
+                _reapers.add(self)
         else:
             self.collect()
         return notes
@@ -256,50 +267,56 @@ class Children:
                 continue
             if owner is not None and variables.get(keeper.SESSION_VARIABLE) != owner:
                 continue
-            if keeper.KEEPER_VARIABLE in variables:
-                keepers.append(rows[pid])
-            else:
-                others.append(rows[pid])
-                if rows[pid].parent == os.getpid():  # we start keepers only: its keeper is dead
-                    self._adopted[pid] = rows[pid].started
+            (keepers if keeper.KEEPER_VARIABLE in variables else others).append(rows[pid])
+        kept = {row.pid for row in keepers}
+        self._orphans |= {row.pid: row.started for row in others if not _is_below(row, kept, rows)}
         return _Members(tuple(keepers), tuple(others))
 
     async def _end(self, owner: str | None, deadline_s: float) -> tuple[int, ...]:
         begun = time.monotonic()
-        members = self._members(owner)
+        keepers = self._members(owner).keepers
+        _signal(keepers, signal.SIGTERM)
         try:
-            _signal(members.keepers, signal.SIGTERM)
-            self.collect()
-            if not await self._gone(members, begun + deadline_s * _ASKED_SHARE):
-                _signal(members.keepers, keeper.KILL_ALL_SIGNAL)
-                await self._gone(members, begun + deadline_s * _KEEPER_SHARE)
+            await self._gone(owner, begun + deadline_s * _ASKED_SHARE)
         finally:  # also when we are cancelled: then without waiting
-            members = self._members(owner)
-            for row in members.keepers:
-                keeper.kill_below(row.pid)
-            for row in reversed(members.all):
-                _kill(row)
+            _signal(filter(_lives, keepers), keeper.KILL_ALL_SIGNAL)
         last = max(begun + deadline_s, time.monotonic() + _LAST_WAIT_S)
-        await self._gone(members, last)
+        if not await self._gone(owner, (time.monotonic() + last) / 2):
+            self._force(self._members(owner))
+            await self._gone(owner, last)
         for child in [each for each in self._children if owner in (None, each.owner)]:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(child.wait(), max(last - time.monotonic(), _LAST_WAIT_S))
             child.close()
             self._children.discard(child)
-        return tuple(row.pid for row in members.all if _lives(row))
+        return tuple(row.pid for row in self._members(owner).all)
 
-    async def _gone(self, members: _Members, deadline: float) -> bool:
-        """Wait until none of these lives and all that we adopted is collected; False when the time is over."""
+    def _force(self, members: _Members) -> None:
+        """Kill everything; a keeper too, one that is stopped, say. What is below it is then ours to collect."""
+        rows = keeper.table()
+        for row in members.keepers:
+            # The keeper itself is not an orphan: its exit status belongs to whoever started it.
+            self._forced.add(row.pid)
+            self._orphans |= {each.pid: each.started for each in keeper.descendants(row.pid, rows)}
+        for row in members.all:
+            _kill(row)
+        self.collect()
+
+    async def _gone(self, owner: str | None, deadline: float) -> bool:
+        """Wait until nothing of the owner lives and all orphans are collected; False when the time is over."""
+        members = self._members(owner)
         while True:
             self.collect()
-            if not self._adopted and not any(_lives(row) for row in members.all):
-                return True
+            if not self._orphans and not any(map(_lives, members.all)):
+                members = self._members(owner)  # what was forked while we looked
+                if not members.all and not self._orphans:
+                    return True
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(_PAUSE_S)
 
-    def _adopt_noted(self) -> None:
-        """Adopt the programs of keepers that died without taking back their note, so by SIGKILL."""
+    def _orphan_noted(self) -> None:
+        """The programs of keepers that died without taking back their note, so by SIGKILL, are orphans."""
         if not self._folder.is_dir():
             return
         for note in (self._folder / "keepers").iterdir():
@@ -309,7 +326,7 @@ class Children:
                 continue
             row = keeper.process(int(note.name))
             if row is None or row.zombie or row.started != keeper_started:
-                self._adopted[int(pid)] = started
+                self._orphans[int(pid)] = started
                 note.unlink(missing_ok=True)
 
 
@@ -328,6 +345,17 @@ class ProgramHost:
 
     async def end(self, *, deadline_s: float) -> None:
         await self._children.end(self._owner, deadline_s=deadline_s)
+
+
+def _is_below(row: Row, kept: set[int], rows: dict[int, Row]) -> bool:
+    """Whether one of `kept` stands above `row`: it will end with that."""
+    seen: set[int] = set()
+    while row.parent in rows and row.parent not in seen:
+        if row.parent in kept:
+            return True
+        seen.add(row.parent)
+        row = rows[row.parent]
+    return False
 
 
 def _lives(row: Row) -> bool:

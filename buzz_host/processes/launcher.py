@@ -73,7 +73,7 @@ def table() -> dict[int, Row]:
 
 
 def descendants(pid: int, rows: dict[int, Row]) -> list[Row]:
-    """Everything below `pid` that is not dead, parents before their children."""
+    """Everything below `pid`, zombies too, parents before their children."""
     below: dict[int, list[Row]] = {}
     for row in rows.values():
         below.setdefault(row.parent, []).append(row)
@@ -85,8 +85,7 @@ def descendants(pid: int, rows: dict[int, Row]) -> list[Row]:
             if row.pid not in seen:
                 seen.add(row.pid)
                 waiting.append(row.pid)
-                if not row.zombie:
-                    found.append(row)
+                found.append(row)
     return found
 
 
@@ -139,9 +138,9 @@ def _namespace() -> str:
     return "".join(filter(str.isdecimal, os.readlink("/proc/self/ns/pid")))
 
 
-def become_subreaper() -> bool:
-    """Have orphans below this process re-parented to it; False where the platform has no such thing."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+def become_subreaper(on: bool = True) -> bool:
+    """Have orphans below this process re-parented to it, or no more; False where the platform has no such thing."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, int(on))
 
 
 def _die_with_parent(number: int) -> bool:
@@ -156,13 +155,12 @@ def _prctl(option: int, value: int) -> bool:
     return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
 
 
-def kill_below(pid: int) -> bool:
-    """SIGKILL to everything below `pid`; True when something was there."""
-    rows = descendants(pid, table())
-    for row in rows:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(row.pid, signal.SIGKILL)
-    return bool(rows)
+def kill_below(pid: int) -> None:
+    """SIGKILL to everything that lives below `pid`."""
+    for row in descendants(pid, table()):
+        if not row.zombie:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(row.pid, signal.SIGKILL)
 
 
 def main(argv: list[str]) -> NoReturn:

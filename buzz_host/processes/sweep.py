@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from buzz_host.processes.launcher import HOST_VARIABLE, environments, host_is_gone, process, table
+from buzz_host.processes.launcher import HOST_VARIABLE, environments, host_is_gone, table
 
 SWEEP_DEADLINE_S: Final = 5.0
 _PAUSE_S: Final = 0.02
@@ -37,34 +37,28 @@ def sweep(folder: Path, *, deadline_s: float = SWEEP_DEADLINE_S) -> Swept:
     A host counts as dead when no process has its pid and start time; hosts of another pid namespace are never judged.
     Blocks for `deadline_s` seconds at most. Called once when a host starts.
     """
+    ended: set[int] = set()
+    deadline = time.monotonic() + deadline_s
+    while (left := _left_behind()) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        ended |= left
+        time.sleep(_PAUSE_S)
+    folders = tuple(each for each in sorted(folder.glob("*.*.*")) if each.is_dir() and host_is_gone(each.name))
+    for each in folders:
+        shutil.rmtree(each, ignore_errors=True)
+    return Swept(tuple(sorted(ended - left)), tuple(sorted(left)), folders)
+
+
+def _left_behind() -> set[int]:
     gone: dict[str, bool] = {}
-    started: dict[int, str] = {}
+    found: set[int] = set()
     rows = table()
     for pid, variables in environments(rows).items():
         marker = variables.get(HOST_VARIABLE, "")
         if marker not in gone:
             gone[marker] = host_is_gone(marker)
         if gone[marker] and not rows[pid].zombie:
-            started[pid] = rows[pid].started
-    left = _kill(started, deadline_s)
-    folders = tuple(each for each in sorted(folder.glob("*.*.*")) if each.is_dir() and host_is_gone(each.name))
-    for each in folders:
-        shutil.rmtree(each, ignore_errors=True)
-    return Swept(tuple(sorted(set(started) - left)), tuple(sorted(left)), folders)
-
-
-def _kill(started: dict[int, str], deadline_s: float) -> set[int]:
-    deadline = time.monotonic() + deadline_s
-    left = set(started)
-    while left:
-        for pid in sorted(left):
-            row = process(pid)
-            if row is None or row.zombie or row.started != started[pid]:
-                left.discard(pid)
-                continue
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > deadline:
-            break
-        time.sleep(_PAUSE_S)
-    return left
+            found.add(pid)
+    return found
