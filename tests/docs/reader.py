@@ -129,6 +129,7 @@ class Reader:
                 "HOME": str(self.home),
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
                 "LANG": "C.UTF-8",
+                "PYTHONPATH": str(ROOT),  # the code of this tree, wherever an installed one is
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
