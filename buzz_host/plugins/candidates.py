@@ -16,8 +16,7 @@ from buzz_author.errors import BuzzError
 from buzz_author.names import check_name
 from buzz_host.plugins.files import PluginFilesError, read_file, read_folder
 from buzz_host.plugins.loading import MODULE
-from buzz_host.plugins.manifest import MANIFEST_NAME, parse_manifest
-from buzz_host.plugins.sources import Origin, PluginSource
+from buzz_host.plugins.sources import MANIFEST_NAME, Origin, PluginSource
 
 CODE_NAME: Final = f"{MODULE}.py"
 # A module that is larger is no plugin that somebody wrote; it is found all the same, only not described.
@@ -45,6 +44,9 @@ def folder_source(path: Path, name: str, origin: Origin) -> tuple[PluginSource, 
         read = read_folder(path)
     except FileNotFoundError as error:
         raise PluginFilesError(f"{error.filename or path}: disappeared while it was read") from None
+    # Here, not above: a home without a plugin folder, where only packages bring plugins, needs no reader of manifests.
+    from buzz_host.plugins.manifest import parse_manifest
+
     manifest, warnings = parse_manifest(read.files[MANIFEST_NAME], path / MANIFEST_NAME, name)
     if CODE_NAME not in read.files:
         raise NoPluginError(_without_code(path, names, hooks=bool(manifest.hooks)))

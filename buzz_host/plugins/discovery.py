@@ -18,8 +18,7 @@ from buzz_author.errors import BuzzError, PluginFault
 from buzz_author.names import folded
 from buzz_host.plugins.candidates import CODE_NAME, file_source, folder_source
 from buzz_host.plugins.entry_points import entry_point_plugins
-from buzz_host.plugins.manifest import MANIFEST_NAME
-from buzz_host.plugins.sources import Discovery, Origin, PluginPathError, PluginSource, one_line
+from buzz_host.plugins.sources import MANIFEST_NAME, Discovery, Origin, PluginPathError, PluginSource, one_line
 
 if TYPE_CHECKING:
     from buzz_host.settings import Home

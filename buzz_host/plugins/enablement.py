@@ -16,7 +16,7 @@ import attrs
 from buzz_author.json_values import JsonObject
 from buzz_author.names import check_name, folded
 from buzz_host.plugins.listeners import Listeners
-from buzz_host.plugins.manifest import fits, named_type
+from buzz_host.plugins.sources import fits, named_type
 from buzz_host.settings import Settings, SettingsEdit, edit, signature
 from buzz_host.settings.toml_words import dotted, found, unknown_keys
 

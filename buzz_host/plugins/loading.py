@@ -12,7 +12,6 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -25,9 +24,12 @@ from buzz_host.plugins.files import PluginFiles, PluginFilesError, read_file, re
 from buzz_host.plugins.sources import PluginSource, one_line
 
 if TYPE_CHECKING:
+    from importlib.abc import Loader
     from importlib.resources.abc import TraversableResources
 
     from buzz_author.plugins import PluginContext
+else:
+    Loader = object  # the base classes in `importlib.abc` cost more to import than this module, and give nothing
 
 ROOT: Final = "buzz_plugins"
 MODULE: Final = "plugin"
@@ -152,6 +154,9 @@ class _BytesLoader(Loader):
         self._source = source
         self._files = files
 
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None  # an ordinary module will do
+
     def get_code(self, fullname: str) -> CodeType:
         code: CodeType = compile(self._source, self.path, "exec", dont_inherit=True)
         return code
@@ -178,7 +183,7 @@ class _BytesLoader(Loader):
         exec(self.get_code(module.__name__), module.__dict__)
 
 
-class _Packages(MetaPathFinder):
+class _Packages:
     """Finds the modules below `buzz_plugins`, among the files of the plugins that are loaded now and nowhere else."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -20,13 +20,12 @@ import attrs
 from buzz_author.errors import BuzzError, InvalidName
 from buzz_author.json_values import JsonObject
 from buzz_author.names import check_name
-from buzz_host.plugins.sources import SettingRule
+from buzz_host.plugins.sources import SettingRule, fits, named_type
 from buzz_host.settings.toml_words import KeyPath, broken, dotted, found, unknown_keys
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
-MANIFEST_NAME: Final = "plugin.toml"
 API: Final = 1
 MANIFEST_MAX_BYTES: Final = 256 * 1024
 
@@ -39,6 +38,11 @@ class ManifestError(BuzzError):
         super().__init__(f"{file}: {message}")
         self.file = file
         self.line = line
+
+
+def _as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
+    # Not `tuple` itself: attrs asks for the signature of a converter, and that of a builtin is slow to come by.
+    return tuple(values)
 
 
 @attrs.frozen
@@ -80,14 +84,14 @@ class Manifest:
     author: str = ""
     isolation: Literal["host", "process"] = "host"
     enabled_by_default: bool = True
-    plugin_depends: Sequence[str] = attrs.field(default=(), converter=tuple)
-    needs: Sequence[str] = attrs.field(default=(), converter=tuple)
+    plugin_depends: Sequence[str] = attrs.field(default=(), converter=_as_tuple)
+    needs: Sequence[str] = attrs.field(default=(), converter=_as_tuple)
     hook_timeout_secs: float | None = None
     hooks: Mapping[str, object] = attrs.field(factory=dict)
     env: Mapping[str, str] = attrs.field(factory=dict)
     config: Mapping[str, Setting] = attrs.field(factory=dict)
     integrity: Mapping[str, str] = attrs.field(factory=dict)
-    requires: Sequence[Requirement] = attrs.field(default=(), converter=tuple)
+    requires: Sequence[Requirement] = attrs.field(default=(), converter=_as_tuple)
     grants: Mapping[str, object] = attrs.field(factory=dict)
     i18n: Mapping[str, Translation] = attrs.field(factory=dict)
 
@@ -192,24 +196,6 @@ def _check(manifest: Manifest, folder: str) -> None:
             raise _Wrong(
                 ("config", key, "default"), f"expected {named_type(setting.type)}, found {found(setting.default)}"
             )
-
-
-def fits(value: object, type_name: str | None) -> bool:
-    """Whether a setting's value is of the type that its rule names; any value where it names none."""
-    match type_name:
-        case "string":
-            return isinstance(value, str)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case _:
-            return True
-
-
-def named_type(type_name: str | None) -> str:
-    """The type of a rule, for messages."""
-    return {"string": "a text", "number": "a number", "boolean": "true or false"}.get(type_name or "", "a value")
 
 
 def _unknown(file: str, table: Mapping[str, Any]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Final
 from buzz_author.errors import BuzzError
 from buzz_author.names import check_name
 from buzz_host.plugins.candidates import CODE_NAME
-from buzz_host.plugins.manifest import API, MANIFEST_NAME
+from buzz_host.plugins.manifest import API
+from buzz_host.plugins.sources import MANIFEST_NAME
 
 VERSION: Final = "0.1.0"
 

@@ -18,6 +18,7 @@ from buzz_author.json_values import JsonObject
 Origin = Literal["--plugin", "dropped in", "linked", "installed", "entry point", "shipped"]
 Form = Literal["folder", "file", "module"]
 
+MANIFEST_NAME: Final = "plugin.toml"
 NO_DEFAULTS: Final[JsonObject] = MappingProxyType({})
 
 
@@ -41,6 +42,24 @@ class SettingRule:
 
     type: Literal["string", "number", "boolean"] | None = None
     description: str = ""
+
+
+def fits(value: object, type_name: str | None) -> bool:
+    """Whether a setting's value is of the type that its rule names; any value where it names none."""
+    match type_name:
+        case "string":
+            return isinstance(value, str)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case _:
+            return True
+
+
+def named_type(type_name: str | None) -> str:
+    """The type of a rule, for messages."""
+    return {"string": "a text", "number": "a number", "boolean": "true or false"}.get(type_name or "", "a value")
 
 
 @attrs.frozen

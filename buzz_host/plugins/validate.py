@@ -19,9 +19,9 @@ from buzz_author.instructions import check_instructions
 from buzz_host.plugins.candidates import CODE_NAME
 from buzz_host.plugins.discovery import named_source
 from buzz_host.plugins.files import PluginFiles, read_file, read_folder
-from buzz_host.plugins.manifest import MANIFEST_NAME, ManifestError, key_line
+from buzz_host.plugins.manifest import ManifestError, key_line
 from buzz_host.plugins.services import ALWAYS_THERE
-from buzz_host.plugins.sources import PluginSource
+from buzz_host.plugins.sources import MANIFEST_NAME, PluginSource
 
 # Stands for what the code computes: an id, or a text, that passes every check.
 _COMPUTED: Final = "computed"
