@@ -118,6 +118,9 @@ class Revision:
             called_off = self.over.is_set()
             self._given_up = True
             await self._give_up(job)
+            if job.ended:
+                with contextlib.suppress(BaseException):  # what it raises now, nobody needs to know
+                    unload(job.result().package)
             if called_off:
                 return None
             return PluginFault(source.id, "load", f"its module was still being imported after {limit_s:g} s")

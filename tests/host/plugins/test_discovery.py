@@ -299,7 +299,7 @@ def test_what_a_folder_may_not_contain(tmp_path: Path, monkeypatch: pytest.Monke
     }
 
 
-@pytest.mark.req("PLG-05")
+@pytest.mark.req("PLG-04")
 def test_the_hash_is_over_paths_and_bytes_of_all_content_and_nothing_else(tmp_path: Path) -> None:
     folder = write_plugin(tmp_path, "a", APPLY, style__md="x")
     seen = {read_folder(folder).content_hash}

@@ -175,15 +175,15 @@ def test_an_agent_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.req("PLG-01")
 def test_a_plugins_settings_are_the_persons_over_its_own(tmp_path: Path) -> None:
-    made = enablement(tmp_path, '[plugins.my_tool]\nlimit = "ten"\ntone = "stern"\nextra = 1\nlimt = 3\n')
+    made = enablement(tmp_path, '[plugins.my_tool]\nlimit = "ten"\ntone = "stern"\nextra = 1\nlimits = 3\n')
     source = plugin(
         defaults={"limit": 3, "tone": "kind", "on": True},
         setting_rules={"limit": SettingRule("number"), "tone": SettingRule("string"), "on": SettingRule("boolean")},
     )
-    assert dict(made.settings_of(source)) == {"limit": 3, "tone": "stern", "on": True, "extra": 1, "limt": 3}
+    assert dict(made.settings_of(source)) == {"limit": 3, "tone": "stern", "on": True, "extra": 1, "limits": 3}
     assert made.setting_warnings(source) == (
         "buzz.toml: plugins.my-tool.extra: this key is not known; the keys here are limit, on, tone",
-        "buzz.toml: plugins.my-tool.limt: this key is not known; did you mean limit?",
+        "buzz.toml: plugins.my-tool.limits: this key is not known; did you mean limit?",
         'buzz.toml: plugins.my-tool.limit: expected a number, found the text "ten"; the plugin\'s default holds',
     )
     assert made.setting_warnings(plugin()) == (), "a plugin that says nothing of its settings takes all"

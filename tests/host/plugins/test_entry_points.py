@@ -64,7 +64,7 @@ def test_a_module_is_found_and_described_without_being_imported(site: Path) -> N
     assert only().where == "pkg_of_a_test of my-pkg 2.5"
 
 
-@pytest.mark.req("PLG-04", "PLG-05")
+@pytest.mark.req("PLG-04")
 def test_the_hash_is_over_the_module_or_its_whole_package(site: Path) -> None:
     (site / "pkg_of_a_test" / "inner").mkdir(parents=True)
     for name in ("__init__.py", "one.py", "inner/__init__.py", "inner/part.py"):

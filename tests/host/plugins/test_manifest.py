@@ -18,7 +18,7 @@ def parsed(text: str | bytes, folder: str = "a") -> tuple[Manifest, tuple[str, .
     return parse_manifest(text if isinstance(text, bytes) else text.encode(), FILE, folder)
 
 
-@pytest.mark.req("PLG-04", "HKP-01")
+@pytest.mark.req("PLG-04")
 def test_all_that_a_manifest_can_say() -> None:
     manifest, warnings = parsed("""
         api = 1
@@ -153,7 +153,7 @@ def test_names_that_are_not_allowed(name: str) -> None:
     assert "is not allowed" in str(caught.value) or "is reserved" in str(caught.value)
 
 
-@pytest.mark.req("HKP-01")
+@pytest.mark.req("PLG-04")
 def test_unknown_keys_warn_with_a_suggestion() -> None:
     _, warnings = parsed("""
         name = "a"
