@@ -7,15 +7,18 @@ models' providers keep hitting (TRN-07). What the base prompt promises about sec
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
+from typing import Final
 
 from buzz_author.text import trim, well_formed
+
+_TEXT: Final = Path(__file__).with_name("base_prompt.md")
 
 
 @lru_cache(maxsize=1)
 def base_prompt() -> str:
     """The text that every agent is given first: how turns are written, and what holds over what."""
-    return trim(files(__package__).joinpath("base_prompt.md").read_text(encoding="utf-8"))
+    return trim(_TEXT.read_text(encoding="utf-8"))
 
 
 def system_prompt(agent_prompt: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import faulthandler
 import inspect
 import threading
@@ -23,6 +22,7 @@ import attrs
 from buzz_author.errors import PluginFault, describe
 from buzz_author.instructions import AgentHandle, Guard
 from buzz_author.turns import LeftOutReason
+from buzz_host.plugins.threads import raise_in_thread
 
 # A call that holds the interpreter lock keeps every thread of ours from running. The watchdog of `faulthandler` needs
 # no lock; past this time it writes on standard error in which line of which plugin the process hangs.
@@ -319,8 +319,8 @@ _watchdog = _LockWatchdog()
 
 
 def _interrupt(thread: threading.Thread) -> None:
-    if thread.ident is not None and thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(GuardGivenUp))
+    if thread.is_alive():
+        raise_in_thread(thread, GuardGivenUp)
 
 
 def _judge(when: Guard, agent: AgentHandle) -> tuple[Verdict, BaseException | None]:
