@@ -10,12 +10,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from buzz_host.cli.options import home_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXIT_FAILED: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -84,6 +86,7 @@ def _kept(error: Exception, ctx: click.Context) -> str:
     import tempfile
     import traceback
     from datetime import UTC, datetime
+    from pathlib import Path
 
     from buzz_author.errors import BuzzError
     from buzz_host.settings import Home

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _HOME: Final = "buzz.home"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _keep_home(ctx: click.Context, _: click.Parameter, home: Path | None) -> None:
+def _keep_home(ctx: click.Context, _: click.Parameter, home: str | None) -> None:
     # Of all places where --home may stand, the last one counts.
     if home is not None:
         ctx.meta[_HOME] = home
@@ -21,12 +23,17 @@ def _keep_home(ctx: click.Context, _: click.Parameter, home: Path | None) -> Non
 def home_path(ctx: click.Context | None = None) -> Path | None:
     """What `--home` said, wherever it stood; None leaves it to $BUZZ_HOME and ~/.buzz."""
     found = (ctx or click.get_current_context()).meta.get(_HOME)
-    return found if isinstance(found, Path) else None
+    if found is None:
+        return None
+    # Imported here, as help needs none of it.
+    from pathlib import Path
+
+    return Path(found)
 
 
 home_option = click.option(
     "--home",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     metavar="FOLDER",
     expose_value=False,
     callback=_keep_home,
@@ -38,7 +45,7 @@ harness_option = click.option("--harness", metavar="NAME", help="The program tha
 plugin_option = click.option(
     "--plugin",
     "plugins",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     metavar="PATH",
     multiple=True,
     help="A further plugin: a folder or a .py file. May be repeated.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -32,7 +31,7 @@ def preview(
     text: str,
     agent: str | None,
     harness: str | None,
-    plugins: tuple[Path, ...],
+    plugins: tuple[str, ...],
     trigger: Literal["message", "steer"],
     as_json: bool,
 ) -> None:
@@ -56,7 +55,7 @@ async def _preview(
     message: str,
     agent: str | None,
     harness: str | None,
-    plugins: tuple[Path, ...],
+    plugins: tuple[str, ...],
     trigger: Literal["message", "steer"],
 ) -> Preview:
     from buzz_host.services.host import Host

@@ -44,7 +44,7 @@ def run(
     text: str,
     agent: str | None,
     harness: str | None,
-    plugins: tuple[Path, ...],
+    plugins: tuple[str, ...],
     rehearse: bool,
     model_url: str | None,
     record: Path | None,
