@@ -31,11 +31,16 @@ WORKING_DIRECTORY = "/srv/web-shop"
 VARYING = {
     "uuid": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "hash": r"[0-9a-f]{64}",
-    "short_hash": r"[0-9a-f]{12}(?=…)",
-    "id": r"\b(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{8}\b",
+    "short_hash": r"[0-9a-f]{12}",
+    "id": r"[0-9a-f]{8}",
     "instant": r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?",
 }
-TOKEN = re.compile("|".join([*(f"(?P<{kind}>{pattern})" for kind, pattern in VARYING.items()), "(?P<any>…)"]))
+# How a page's own look where a word or a number could be meant: pages show ids with a letter and a digit in them.
+_IN_A_PAGE = VARYING | {
+    "short_hash": rf"{VARYING['short_hash']}(?=…)",
+    "id": rf"\b(?=[0-9]*[a-f])(?=[a-f]*[0-9]){VARYING['id']}\b",
+}
+TOKEN = re.compile("|".join([*(f"(?P<{kind}>{pattern})" for kind, pattern in _IN_A_PAGE.items()), "(?P<any>…)"]))
 
 
 @attrs.frozen
@@ -156,7 +161,7 @@ def pattern_of(shown: str, real: dict[str, str]) -> str:
         elif kind == "any":
             pattern += "((?s:.*?))" if _is_a_line(shown, token) else "([^\\n]*?)"
         else:
-            pattern += f"({VARYING[kind].replace('(?=…)', '')})"
+            pattern += f"({VARYING[kind]})"
         position = token.end()
     return pattern + re.escape(shown[position:])
 
