@@ -24,6 +24,7 @@ LEFT_TASKS_S: Final = 1.0
 # A condemned thread is asked again and again to end, since code may swallow what it is sent; then it is left alone.
 FORCE_PAUSE_S: Final = 0.05
 FORCE_TRIES: Final = 400
+FORCE_TRIES_IN_OWN_CODE: Final = 60
 
 
 class GivenUp(BaseException):
@@ -206,14 +207,14 @@ class PluginThread:
 
 
 def end_by_force(thread: threading.Thread, modules: str) -> None:
-    """End `thread` by an asynchronous exception whenever it runs a module whose name begins with `modules`.
+    """End `thread` by an asynchronous exception when it runs a module whose name begins with `modules`.
 
     Returns at once. Code that swallows what it is sent is left alone after a while.
     """
 
     def work() -> None:
-        for _ in range(FORCE_TRIES):
-            if _runs_own_code(thread, modules):
+        for number in range(FORCE_TRIES):
+            if _may_be_ended(thread, modules, anywhere=number >= FORCE_TRIES_IN_OWN_CODE):
                 raise_in_thread(thread, GivenUp)
             thread.join(FORCE_PAUSE_S)
             if not thread.is_alive():
@@ -222,15 +223,19 @@ def end_by_force(thread: threading.Thread, modules: str) -> None:
     threading.Thread(target=work, name=f"ends {thread.name}", daemon=True).start()
 
 
-def _runs_own_code(thread: threading.Thread, modules: str) -> bool:
-    """Whether the thread is in a module of that name, and not inside the import of somebody else's: to break that off
-    would leave a library half imported, for everybody."""
+def _may_be_ended(thread: threading.Thread, modules: str, *, anywhere: bool) -> bool:
+    """Whether the thread is in code of those modules: in the very frame that is running, or `anywhere` below it.
+
+    An exception that arrives inside a library may leave a lock of it locked (that of `logging`, say), so at first only
+    the plugin's own frame will do; it arrives where the thread is when the interpreter lets it go on. Inside the import
+    of somebody else's module it never comes: that would leave a library half imported, for everybody.
+    """
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if isinstance(name, str) and name.startswith(modules):
             return True
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        if not anywhere or frame.f_code.co_filename.startswith("<frozen importlib"):
             return False
         frame = frame.f_back
     return False

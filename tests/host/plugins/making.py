@@ -19,7 +19,7 @@ from buzz_host.plugins.sources import PluginSource
 from buzz_host.settings import Home
 
 # For tests of what happens when time runs out; all others have the real limits.
-SHORT = Limits(load_s=0.3, activate_s=0.3, cleanup_s=0.3, grace_s=0.05)
+SHORT = Limits(load_s=0.8, activate_s=0.8, cleanup_s=0.8, grace_s=0.05)
 WAIT_S = 15.0
 
 SPEAKS = """
