@@ -8,7 +8,6 @@ one stat whether the file has changed since.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -69,6 +68,11 @@ class Settings:
     @classmethod
     def parse(cls, text: str) -> Settings:
         """The settings that stand in `text`. Raises `SettingsError` as `read` does."""
+        if not text:
+            return cls()
+        # Here, not above: a home without the file, as at the first preview, needs no reader of TOML.
+        import tomllib
+
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

@@ -6,10 +6,12 @@ A line names the file, the place and what was expected; an unknown key gets a su
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import tomllib
 
 KeyPath: TypeAlias = tuple[str, ...]
 

@@ -10,7 +10,6 @@ import importlib.util
 import ipaddress
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -74,6 +73,8 @@ def probe() -> Probe:
     bundled = Path(spec.origin).parent / "_bundled" / "claude"
     if os.access(bundled, os.X_OK):
         return Probe(version=f"{_told(bundled)} (claude-agent-sdk {version})", path=bundled)
+    import shutil
+
     found = shutil.which("claude")
     if found is None:
         return Probe(
