@@ -14,7 +14,6 @@ import attrs
 from buzz_host.ledger import bodies
 from buzz_host.ledger.entries import (
     GENESIS,
-    Body,
     EntryDraft,
     LedgerError,
     Receipt,
@@ -45,8 +44,8 @@ def append(tx: Transaction, entry: EntryDraft) -> Receipt:
     seq, previous = (head[0] + 1, head[1].hex()) if head else (1, GENESIS)
     ids: list[int] = []
 
-    def resolve(found: list[Body]) -> list[str]:
-        references, kept = bodies.keep(tx, found)
+    def resolve(texts: list[str], hashes: list[str | None]) -> list[str]:
+        references, kept = bodies.keep(tx, texts, hashes)
         ids.extend(kept)
         return references
 

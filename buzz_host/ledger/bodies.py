@@ -8,31 +8,31 @@ filled many at a time and in order; the newest few thousand this process remembe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final, TypeAlias
 
 import attrs
 
 from buzz_author.text import well_formed
-from buzz_host.ledger.entries import SALT_BYTES, Body, body_digest, reference
+from buzz_host.ledger.entries import SALT_BYTES, body_digest, reference
 from buzz_host.store import Transaction
 
 NEWEST_MAX_BODIES: Final = 4096  # then they go into body_keys: 10 to 40 ms, once in some hundred turns
 SEEN_AGAIN_MAX_BODIES: Final = 4096
-KEYS_A_QUERY: Final = 24
-SALTS_AT_ONCE: Final = 32
+KEYS_A_QUERY: Final = (4, 24)  # a usual turn says two or three new things; two statements are prepared, not twenty
 KEY_BYTES: Final = 8
 
-Place: TypeAlias = tuple[int, bytes]  # the id of a body in the database, and its salted digest
+Place: TypeAlias = tuple[int, str]  # the id of a body in the database, and its salted digest
 
 _REMEMBERED: Final = "ledger.bodies"
-_OLDER: Final = (
-    "WITH wanted (key) AS (VALUES "
-    + ",".join(["(?)"] * KEYS_A_QUERY)
-    + ") SELECT b.sha256, b.id, b.digest FROM wanted AS w CROSS JOIN body_keys AS k ON k.key = w.key"
+_OLDER: Final = {
+    number: "WITH wanted (key) AS (VALUES "
+    + ",".join(["(?)"] * number)
+    + ") SELECT b.sha256, b.id, b.salt FROM wanted AS w CROSS JOIN body_keys AS k ON k.key = w.key"
     " CROSS JOIN bodies AS b ON b.id = k.id"
-)
+    for number in KEYS_A_QUERY
+}
 
 
 @attrs.define
@@ -50,48 +50,46 @@ class _Known:
     exact: bool = True
 
 
-def keep(tx: Transaction, bodies: Sequence[Body]) -> tuple[list[str], list[int]]:
-    """Store those of `bodies` that are not there yet; gives, in order, the reference and the id of each."""
+def keep(tx: Transaction, texts: Sequence[str], known_hashes: Sequence[str | None]) -> tuple[list[str], list[int]]:
+    """Store those of `texts` that are not there yet; gives, in order, the reference and the id of each.
+
+    `known_hashes` holds the SHA-256 of each text in hexadecimal, or None where it has to be computed.
+    """
     known = _known(tx)
-    texts: list[bytes] = []
-    hashes: list[bytes] = []
-    for body in bodies:
-        text, given = body.text, body.sha256
-        try:
-            encoded = text.encode()
-        except UnicodeEncodeError:
-            encoded, given = well_formed(text).encode(), None
-        texts.append(encoded)
-        hashes.append(bytes.fromhex(given) if given is not None else sha256(encoded).digest())
+    try:
+        encoded = [text.encode() for text in texts]
+    except UnicodeEncodeError:
+        encoded = [well_formed(text).encode() for text in texts]
+        known_hashes = [None] * len(texts)
+    hashes = [
+        bytes.fromhex(given) if given is not None else sha256(text).digest()
+        for given, text in zip(known_hashes, encoded, strict=True)
+    ]
     places = _places(tx, known, hashes)
-    if len(places) < len(set(hashes)):
-        _store(tx, known, places, zip(texts, hashes, strict=True))
-    references: list[str] = []
-    ids: list[int] = []
-    for encoded, plain in zip(texts, hashes, strict=True):
-        number, digest = places[plain]
-        ids.append(number)
-        references.append(reference(len(encoded), digest.hex()))
-    return references, ids
+    fresh = {plain: text for plain, text in zip(hashes, encoded, strict=True) if plain not in places}
+    if fresh:
+        _store(tx, known, places, fresh)
+    found = [places[plain] for plain in hashes]
+    references = [reference(len(text), digest) for text, (_, digest) in zip(encoded, found, strict=True)]
+    return references, [number for number, _ in found]
 
 
-def _store(tx: Transaction, known: _Known, places: dict[bytes, Place], bodies: Iterable[tuple[bytes, bytes]]) -> None:
-    """Store those of `bodies` (text, SHA-256) that have no place in `places`, and give them one."""
-    fresh = []
-    salts = os.urandom(SALT_BYTES * SALTS_AT_ONCE)
-    at = 0
-    for encoded, plain in bodies:
-        if plain in places:
-            continue
-        if at == len(salts):
-            salts, at = os.urandom(SALT_BYTES * SALTS_AT_ONCE), 0
-        salt = salts[at : at + SALT_BYTES]
-        at += SALT_BYTES
-        known.last += 1
-        digest = body_digest(salt, plain)
-        places[plain] = known.newest[plain] = (known.last, digest)
-        fresh.append((known.last, digest, salt, plain, encoded))
-    tx.executemany("INSERT INTO bodies (id, digest, salt, sha256, body) VALUES (?, ?, ?, ?, ?)", fresh)
+def _store(tx: Transaction, known: _Known, places: dict[bytes, Place], fresh: dict[bytes, bytes]) -> None:
+    """Store the texts `fresh`, by SHA-256, and enter their places."""
+    random = os.urandom(SALT_BYTES * len(fresh))
+    salts = [random[at : at + SALT_BYTES] for at in range(0, len(random), SALT_BYTES)]
+    numbers = range(known.last + 1, known.last + 1 + len(fresh))
+    tx.executemany(
+        "INSERT INTO bodies (id, salt, sha256, body) VALUES (?, ?, ?, ?)",
+        zip(numbers, salts, fresh.keys(), fresh.values(), strict=True),
+    )
+    made = {
+        plain: (number, sha256(salt + plain).hexdigest())
+        for number, salt, plain in zip(numbers, salts, fresh, strict=True)
+    }
+    places.update(made)
+    known.newest.update(made)
+    known.last = numbers[-1]
     if len(known.newest) > NEWEST_MAX_BODIES:
         _index_newest(tx, known)
 
@@ -111,12 +109,14 @@ def _places(tx: Transaction, known: _Known, hashes: list[bytes]) -> dict[bytes, 
         wanted = set(unknown)
         # In order, so that neighbours share a page; filled up, so that the statement is always the same one.
         keys = sorted([plain[:KEY_BYTES] for plain in wanted])
-        for start in range(0, len(keys), KEYS_A_QUERY):
-            asked = keys[start : start + KEYS_A_QUERY]
-            asked += asked[-1:] * (KEYS_A_QUERY - len(asked))
-            for plain, number, digest in tx.execute(_OLDER, asked):
+        few, many = KEYS_A_QUERY
+        size = few if len(keys) <= few else many
+        for start in range(0, len(keys), size):
+            asked = keys[start : start + size]
+            asked += asked[-1:] * (size - len(asked))
+            for plain, number, salt in tx.execute(_OLDER[size], asked):
                 if plain in wanted:
-                    places[plain] = again[plain] = (number, digest)
+                    places[plain] = again[plain] = (number, body_digest(salt, plain))
     return places
 
 
@@ -150,10 +150,9 @@ def _upto(tx: Transaction) -> int:
 
 
 def _read_newest(tx: Transaction, known: _Known) -> None:
-    for plain, number, digest in tx.execute(
-        "SELECT sha256, id, digest FROM bodies WHERE id > ? ORDER BY id", (known.last,)
-    ):
-        known.newest[plain] = (number, digest)
+    query = "SELECT sha256, id, salt FROM bodies WHERE id > ? ORDER BY id"
+    for plain, number, salt in tx.execute(query, (known.last,)):
+        known.newest[plain] = (number, body_digest(salt, plain))
         known.last = number
 
 

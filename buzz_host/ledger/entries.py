@@ -18,12 +18,13 @@ import attrs
 from buzz_author.errors import BuzzError
 from buzz_author.text import well_formed
 
-CHAIN_VERSION: Final = "buzz-ledger-1"
 GENESIS: Final = "0" * 64  # what the first entry names as its previous one
 SALT_BYTES: Final = 16
 
 EntryKind = Literal["turn_sent", "steer_sent", "tool", "steer_settled", "compacted", "turn_ended", "erased", "pruned"]
-FieldValue: TypeAlias = "None | bool | int | float | str | list[FieldValue] | tuple[FieldValue, ...] | Fields | Body"
+FieldValue: TypeAlias = (
+    "None | bool | int | float | str | list[FieldValue] | tuple[FieldValue, ...] | Fields | Body | Encoded"
+)
 Fields: TypeAlias = "Mapping[str, FieldValue]"
 
 # How a body stands in the fields of an entry. Inside of a JSON string each quote is escaped, so neither this nor a hole
@@ -43,13 +44,22 @@ class Body:
     """A text among the fields of a draft: `append` stores it, and puts its size and salted digest in its place.
 
     `sha256` (hexadecimal, of the UTF-8 form) may be given where it is known already. Lone surrogates become U+FFFD.
-    `before` and `after` are canonical JSON to stand around the reference, for what is encoded once and used often.
     """
 
     text: str
     sha256: str | None = None
-    before: str = ""
-    after: str = ""
+
+
+@attrs.frozen
+class Encoded:
+    """A part of the fields that is canonical JSON already, but for the bodies in it.
+
+    Each of `parts` is the JSON before a body, the body's text, and its SHA-256 in hexadecimal; `after` is the JSON
+    behind the last of them. For what is encoded once and said in turn after turn.
+    """
+
+    parts: Sequence[tuple[str, str, str | None]]
+    after: str
 
 
 @attrs.frozen
@@ -90,19 +100,39 @@ def chain_hash(seq: int, kind: str, at: str, turn: str, fields: str, previous: s
     the previous entry (64 zeros for the first). A netstring is the length in bytes in decimal, `:`, the UTF-8 bytes,
     and `,`.
     """
-    parts = []
-    for part in (CHAIN_VERSION, str(seq), kind, at, turn, fields, previous):
-        encoded = part.encode("utf-8")
-        parts.append(b"%d:%b," % (len(encoded), encoded))
-    return sha256(b"".join(parts)).hexdigest()
+    number, of_kind, when, whose, what, before = (
+        b"%d" % seq,
+        kind.encode(),
+        at.encode(),
+        turn.encode(),
+        fields.encode(),
+        previous.encode(),
+    )
+    return sha256(
+        b"13:buzz-ledger-1,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
+        % (
+            len(number),
+            number,
+            len(of_kind),
+            of_kind,
+            len(when),
+            when,
+            len(whose),
+            whose,
+            len(what),
+            what,
+            len(before),
+            before,
+        )
+    ).hexdigest()
 
 
-def body_digest(salt: bytes, plain: bytes) -> bytes:
-    """The salted digest that an entry holds of a body: SHA-256 over the salt and the body's own SHA-256, as bytes.
+def body_digest(salt: bytes, plain: bytes) -> str:
+    """The salted digest that an entry holds of a body, in hexadecimal: SHA-256 over its salt and its own SHA-256.
 
     It binds the body as firmly as a hash over the body would, and costs the same for any size.
     """
-    return sha256(salt + plain).digest()
+    return sha256(salt + plain).hexdigest()
 
 
 def timestamp(at: datetime) -> str:
@@ -110,7 +140,8 @@ def timestamp(at: datetime) -> str:
     time zone."""
     if at.tzinfo is None:
         raise ValueError("a time in the ledger needs a time zone")
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    in_utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def canonical_json(value: object) -> str:
@@ -121,29 +152,37 @@ def canonical_json(value: object) -> str:
     return well_formed(_encoder(_plain).encode(value))
 
 
-def canonical_fields(fields: Fields, resolve: Callable[[list[Body]], Sequence[str]]) -> str:
+def canonical_fields(fields: Fields, resolve: Callable[[list[str], list[str | None]], Sequence[str]]) -> str:
     """The canonical JSON of `fields`, with a reference (`reference`) where a body stands.
 
-    `resolve` is asked once, with all bodies in the order in which they stand in the result, for the reference of each.
-    Raises `ValueError` where something that is no body would read like one.
+    `resolve` is asked once, with the texts and known hashes of all bodies in the order in which they stand in the
+    result, for the reference of each. Raises `ValueError` where something that is no body would read like one.
     """
-    bodies: list[Body] = []
+    holes: list[Encoded] = []
 
     def hole(value: object) -> object:
         if type(value) is Body:
-            bodies.append(value)
-            return _HOLE
-        return _plain(value)
+            holes.append(Encoded((("", value.text, value.sha256),), ""))
+        elif type(value) is Encoded:
+            holes.append(value)
+        else:
+            return _plain(value)
+        return _HOLE
 
     pieces = well_formed(_encoder(hole).encode(fields)).split(_HOLE_JSON)
-    if len(pieces) != len(bodies) + 1:
+    if len(pieces) != len(holes) + 1:
         raise ValueError('fields with the key "" cannot be encoded: it marks the place of a body')
-    closed: list[str] = []
-    for piece, body, stored in zip(pieces, bodies, resolve(bodies), strict=False):
-        closed += (piece, body.before, stored, body.after)
-    closed.append(pieces[-1])
+    texts = [text for each in holes for _, text, _ in each.parts]
+    references = iter(resolve(texts, [known for each in holes for _, _, known in each.parts]))
+    closed = [pieces[0]]
+    for filled, piece in zip(holes, pieces[1:], strict=True):
+        for before, _, _ in filled.parts:
+            closed.append(before)
+            closed.append(next(references))
+        closed.append(filled.after)
+        closed.append(piece)
     encoded = "".join(closed)
-    if encoded.count(_REFERENCE_KEY) != len(bodies):
+    if encoded.count(_REFERENCE_KEY) != len(texts):
         raise ValueError('the key "digest" is kept for bodies')
     return encoded
 

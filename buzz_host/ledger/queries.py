@@ -16,7 +16,7 @@ from heapq import nlargest
 from typing import Final
 
 from buzz_author.errors import BuzzError
-from buzz_host.ledger.entries import LedgerError
+from buzz_host.ledger.entries import LedgerError, body_digest
 from buzz_host.ledger.views import EntryRow, PluginRow, TurnRow, TurnView, named_by, view
 
 PAGE_TURNS: Final = 50
@@ -35,7 +35,7 @@ _ENTRIES_AT: Final = """
     FROM json_each(?) AS j CROSS JOIN entries AS e ON e.seq = j.value ORDER BY e.seq DESC
 """
 _BODIES: Final = """
-    SELECT b.id, b.digest, b.body FROM json_each(?) AS j CROSS JOIN bodies AS b ON b.id = j.value
+    SELECT b.salt, b.sha256, b.body FROM json_each(?) AS j CROSS JOIN bodies AS b ON b.id = j.value
 """
 
 
@@ -179,7 +179,7 @@ def _bodies(connection: sqlite3.Connection, entries: Iterable[EntryRow]) -> dict
     """The texts that `entries` name, by salted digest; one that is gone is not among them."""
     wanted = {int(number) for entry in entries for number in entry.bodies.split(",") if number.isdecimal()}
     rows = connection.execute(_BODIES, (_json(wanted),))
-    return {digest.hex(): body.decode("utf-8", "replace") for _, digest, body in rows}
+    return {body_digest(salt, plain): body.decode("utf-8", "replace") for salt, plain, body in rows}
 
 
 def _json(numbers: Iterable[object]) -> str:

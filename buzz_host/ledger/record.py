@@ -19,15 +19,15 @@ from buzz_author.errors import PluginFault
 from buzz_author.events import SteerOutcome, TurnStatus, Usage
 from buzz_author.harness import HarnessError
 from buzz_author.json_values import JsonObject
-from buzz_author.sections import Section, Source, render
+from buzz_author.sections import Section, render
 from buzz_author.turns import LeftOut, TurnKind
 from buzz_host.ledger.append import append
 from buzz_host.ledger.entries import (
     Body,
+    Encoded,
     EntryDraft,
     EntryKind,
     Fields,
-    FieldValue,
     LedgerError,
     Receipt,
     canonical_json,
@@ -41,6 +41,8 @@ UNENDED: Final = "unended"
 SETTLED: Final = ("folded", "returned")
 OWN_LABEL: Final = "plugin"
 LABELS_CACHED: Final = 1024
+_OWN_ATTRIBUTES: Final = f'{{"attributes":"{OWN_LABEL}"'
+_NO_ATTRIBUTES: Final = '{"attributes":null'
 
 
 @attrs.frozen
@@ -255,7 +257,7 @@ def _fields(record: TurnRecord) -> Fields:
         "model": record.model,
         "plugins": _loaded(record.plugins),
         "revision": record.revision,
-        "sections": [_section(each) for each in record.sections],
+        "sections": _sections(record.sections) if record.sections else (),
         # Only what cannot be rendered again is kept a second time: the text of a harness that encodes, or builds
         # its own prompt.
         "sent": None if record.text == render(record.sections) else Body(record.text),
@@ -264,31 +266,30 @@ def _fields(record: TurnRecord) -> Fields:
     }
 
 
-def _section(section: Section) -> FieldValue:
-    source = section.source
-    own = source is not None and section.attributes == ((OWN_LABEL, source.plugin),)
-    if section.attributes and not own:
-        # The values of attributes can be anybody's words, so they are a body, except a plugin's own label.
-        return {
-            "attributes": Body(canonical_json(section.attributes)),
-            "id": None if source is None else source.id,
-            "plugin": None if source is None else source.plugin,
-            "tag": section.tag,
-            "text": Body(section.body, section.sha256),
-        }
-    return Body(section.body, section.sha256, _labels(section.tag, source, own), "}")
+def _sections(sections: Sequence[Section]) -> Encoded:
+    parts: list[tuple[str, str, str | None]] = []
+    before = "["
+    for section in sections:
+        source = section.source
+        plugin, identifier = (None, None) if source is None else (source.plugin, source.id)
+        attributes = section.attributes
+        own = attributes == ((OWN_LABEL, plugin),)
+        if attributes and not own:
+            # The values of attributes can be anybody's words, so they are a body, except a plugin's own label.
+            parts.append((before + '{"attributes":', canonical_json(attributes), None))
+            before = ""
+        else:
+            before += _OWN_ATTRIBUTES if own else _NO_ATTRIBUTES
+        parts.append((before + _labels(section.tag, plugin, identifier), section.body, section.sha256))
+        before = "},"
+    return Encoded(parts, "}]")
 
 
 @lru_cache(maxsize=LABELS_CACHED)
-def _labels(tag: str, source: Source | None, own: bool) -> str:
-    labels = {
-        "attributes": OWN_LABEL if own else None,
-        "id": None if source is None else source.id,
-        "plugin": None if source is None else source.plugin,
-        "tag": tag,
-    }
-    # `text` sorts behind all of these: the canonical object, open at its last value.
-    return canonical_json(labels)[:-1] + ',"text":'
+def _labels(tag: str, plugin: str | None, identifier: str | None) -> str:
+    # `attributes` sorts before these, `text` behind: a piece of the canonical object.
+    labels = canonical_json({"id": identifier, "plugin": plugin, "tag": tag})
+    return f',{labels[1:-1]},"text":'
 
 
 @lru_cache(maxsize=LABELS_CACHED)

@@ -35,11 +35,10 @@ _ENTRIES: Final = """
 """
 _ENTRY_TYPES: Final = "text" * 5 + "blob" * 2
 _BODY: Final = """
-    SELECT CAST(digest AS BLOB), CAST(salt AS BLOB), CAST(sha256 AS BLOB), CAST(body AS BLOB),
-        typeof(digest) || typeof(salt) || typeof(sha256) || typeof(body)
+    SELECT CAST(salt AS BLOB), CAST(sha256 AS BLOB), CAST(body AS BLOB), typeof(salt) || typeof(sha256) || typeof(body)
     FROM bodies WHERE id = ?
 """
-_BODY_TYPES: Final = "blob" * 4
+_BODY_TYPES: Final = "blob" * 3
 _TURN: Final = """
     SELECT p.agent, p.harness, p.plugins, t.session, t.kind, t.steers, t.status, t.ended
     FROM turns AS t LEFT JOIN parties AS p ON p.id = t.party WHERE t.seq = ?
@@ -156,7 +155,7 @@ class _Pass:
         self._mirrored = mirrored
         self._last = 0
         self._hash: str | None = GENESIS
-        self._digests: OrderedDict[int, bytes | None] = OrderedDict()
+        self._digests: OrderedDict[int, str] = OrderedDict()
         # One bit a body, in chunks: which ones an entry names.
         self._named: dict[int, bytearray] = {}
 
@@ -222,10 +221,10 @@ class _Pass:
             return
         for each, (size, digest) in zip(ids, references, strict=True):
             number = int(each)
-            if self._digests.get(number) != bytes.fromhex(digest):
-                yield from self._body(seq, number, int(size), bytes.fromhex(digest))
+            if self._digests.get(number) != digest:
+                yield from self._body(seq, number, int(size), digest)
 
-    def _body(self, seq: int, number: int, size: int, wanted: bytes) -> Iterator[Break]:
+    def _body(self, seq: int, number: int, size: int, wanted: str) -> Iterator[Break]:
         """Look at a body, once for each entry that names it unless it was seen lately and is whole."""
         what = f"body {number}"
         row = self._connection.execute(_BODY, (number,)).fetchone()
@@ -234,17 +233,15 @@ class _Pass:
             yield Break(seq, what, "a body", "none: it is missing")
             return
         *columns, types = row
-        digest, salt, plain, body = (each or b"" for each in columns)
+        salt, plain, body = (each or b"" for each in columns)
         if types != _BODY_TYPES or sha256(body).digest() != plain:
             yield Break(seq, what, f"a text with the hash {plain.hex()}", sha256(body).hexdigest())
         elif len(body) != size:
             yield Break(seq, what, f"{size} bytes", f"{len(body)} bytes")
-        elif body_digest(salt, plain) != digest:
-            yield Break(seq, what, f"a salt that gives the digest {digest.hex()}", body_digest(salt, plain).hex())
-        elif digest != wanted:
-            yield Break(seq, what, f"the digest {wanted.hex()}", digest.hex())
+        elif body_digest(salt, plain) != wanted:
+            yield Break(seq, what, f"the salted digest {wanted}", body_digest(salt, plain))
         else:
-            self._digests[number] = digest
+            self._digests[number] = wanted
             if len(self._digests) > DIGESTS_CACHED:
                 self._digests.popitem(last=False)
 

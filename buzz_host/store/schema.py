@@ -36,13 +36,12 @@ _LEDGER: Final = Migration(
         )
         """,
         "CREATE INDEX entries_of_turn ON entries (turn)",
-        # No index on digest or sha256: keys that come in random order would dirty one page for each new body, and cost
+        # No index on digests or sha256: keys that come in random order would dirty one page for each new body, and cost
         # more than the bodies themselves. An entry knows the ids of its bodies; a repeated one is found as `body_keys`
         # says.
         """
         CREATE TABLE bodies (
             id INTEGER PRIMARY KEY,
-            digest BLOB NOT NULL,
             salt BLOB NOT NULL,
             sha256 BLOB NOT NULL,
             body BLOB NOT NULL

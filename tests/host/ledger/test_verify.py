@@ -202,7 +202,7 @@ def test_any_removed_row_is_found(table: str, row: int, whole: Home, tmp_path_fa
         ("INSERT INTO turns VALUES (9999, 1, 's', 'message', NULL, 'unended', NULL)", (None, "the index turns")),
         ("INSERT INTO party_plugins VALUES ('evil', 1)", (None, "the index party_plugins")),
         ("INSERT INTO parties VALUES (99, 'a', 'b', '[]')", (None, "the index parties")),
-        ("INSERT INTO bodies VALUES (999, x'00', x'00', x'00', 'more')", (None, "body 999")),
+        ("INSERT INTO bodies VALUES (999, x'00', x'00', 'more')", (None, "body 999")),
         ("INSERT INTO body_keys_upto VALUES (0)", (None, "the index body_keys_upto")),
         ("UPDATE body_keys_upto SET id = 0", (None, "the index body_keys")),
     ],
