@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 from uuid import uuid4
 
 import attrs
@@ -21,6 +21,7 @@ import attrs
 from buzz_author import events as native
 from buzz_author.errors import BuzzError
 from buzz_author.harness import Harness, HarnessError, HarnessSession, SessionHost, SessionSpec
+from buzz_author.tools import ToolRequest
 from buzz_host.sessions import events
 from buzz_host.sessions.commands import (
     Abandon,
@@ -288,7 +289,7 @@ class SessionActor:
                 await self._record.turn_ended(event)
                 running.open_turns.discard(event.turn)
             case native.PermissionRequested() | native.QuestionAsked():
-                await self._deny(event)
+                await self._answer(event)
             case native.SessionEnded():
                 await self._after_the_end(running, event.error)
             case _:
@@ -307,13 +308,18 @@ class SessionActor:
             # Under a new id: a program drops a message whose id it has seen.
             running.returned.append((str(uuid4()), message))
 
-    async def _deny(self, event: native.PermissionRequested | native.QuestionAsked) -> None:
-        # Always answered: a program that waits for ever would hold the turn (PRM-01). Nobody can be asked yet.
+    async def _answer(self, event: native.PermissionRequested | native.QuestionAsked) -> None:
+        # Always answered: a program that waits for ever would hold the turn (PRM-01). No person can be asked yet.
+        verdict: Literal["allow", "deny"] = "deny"
+        reason = "nobody is there to answer"
+        if isinstance(event, native.PermissionRequested):
+            request = ToolRequest(event.request, event.tool, event.arguments, read_only=event.read_only)
+            decision = await self._access.gate(request)
+            verdict = "allow" if decision.verdict == "allow" else "deny"
+            reason = decision.reason
         if self._program is not None:
             with contextlib.suppress(HarnessError):  # it withdrew the request meanwhile, or is gone
-                await self._program.answer(
-                    event.request, "deny", reason=f"the policy {self._spec.policy} allows the tools of plugins only"
-                )
+                await self._program.answer(event.request, verdict, reason=reason)
 
     async def _after_the_end(self, running: _Running, error: HarnessError | None) -> None:
         """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""

@@ -11,6 +11,7 @@ from harnesses.claude.harness import ClaudeHarness
 __all__ = ["ClaudeHarness", "apply", "inject"]
 
 inject = ("agents",)
+description = "The real Claude Code, driven through claude-agent-sdk"
 
 
 def apply(ctx: PluginContext) -> None:
