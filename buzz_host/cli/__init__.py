@@ -30,9 +30,15 @@ VERBS: Final[_Verbs] = {
 IMPORTING_GC_THRESHOLD: Final = 50_000
 EPILOG: Final = """\b
 The home folder is --home, else $BUZZ_HOME, else ~/.buzz.
-Completion: eval "$(_BUZZ_COMPLETE=bash_source buzz)"   (or zsh_source; fish_source with `| source`)
-Exit codes: 0 done; 1 the turn, or what was checked, failed; 2 something in the command or a
-file must be put right; 70 a bug in Buzz; 130 interrupted. NO_COLOR is respected.
+
+\b
+Completion: eval "$(_BUZZ_COMPLETE=bash_source buzz)"   (or zsh_source)
+            _BUZZ_COMPLETE=fish_source buzz | source
+Exit codes: 0 done
+            1 the turn failed, or what was checked does not hold
+            2 something in the command, or in a file, must be put right
+            70 a bug in Buzz
+            130 interrupted
 """
 
 

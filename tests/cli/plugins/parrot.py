@@ -1,13 +1,11 @@
-"""A harness without a program: it answers each turn by the directives in its message, one a line. For tests of the verbs.
+"""A harness without a program, for tests of the verbs: it does what its message says, one directive a line.
 
-`say TEXT` says a JSON string; `tool`, `retry`, `compact` report such events; `fail`, `hang`, `die`, `crash` end the turn
-in other ways than well. Without a directive it repeats the message.
+`say TEXT` says a JSON string; `tool`, `retry`, `compact` report such events; `fail`, `hang`, `die`, `crash` end the
+turn in other ways than well. Without a directive it repeats the message.
 """
 
 import asyncio
 import json
-
-import attrs
 
 from buzz_author import PluginContext
 from buzz_author.events import (
@@ -74,7 +72,7 @@ class Conversation:
         if self._running is not None:
             self._end(TurnEnded(self._running.id, "interrupted", "so far"))
 
-    async def answer(self, request_id: str, decision: str, *, reason: str | None = None, reply: str | None = None) -> None:
+    async def answer(self, request_id: str, decision: str, *, reason: str | None = None, reply: object = None) -> None:
         raise AssertionError("a parrot asks nothing")
 
     async def events(self):
@@ -96,11 +94,10 @@ class Conversation:
         self._events.put_nowait(event)
 
 
-@attrs.frozen
 class Parrot:
-    id: str = "parrot"
-    title: str = "Parrot"
-    capabilities: Capabilities = Capabilities(resume=True)
+    id = "parrot"
+    title = "Parrot"
+    capabilities = Capabilities(resume=True)
 
     async def probe(self) -> Probe:
         return Probe(version="1.0", path=None)
