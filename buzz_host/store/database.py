@@ -42,7 +42,7 @@ class Store:
 
     def __init__(self, home: Home) -> None:
         self.home: Final = home
-        self._writer = Writer(home, lambda: _writing(home.database))
+        self._writer = Writer(home, lambda: writing_connection(home.database))
         self._readers: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -149,7 +149,8 @@ def _connection(path: Path, mode: str, *, one_thread: bool) -> sqlite3.Connectio
     )
 
 
-def _writing(path: Path) -> sqlite3.Connection:
+def writing_connection(path: Path) -> sqlite3.Connection:
+    """A connection that writes durably to the database at `path`; for the one thread that made it."""
     # `rw`, not `rwc`: a database that vanished is a fault to be told, not an empty one to go on with.
     connection = _connection(path, "rw", one_thread=True)
     connection.execute("PRAGMA synchronous = FULL")
@@ -165,7 +166,7 @@ def _reading(path: Path) -> sqlite3.Connection:
 
 
 def _migrate(path: Path, migrations: Sequence[Migration]) -> None:
-    connection = _writing(path)
+    connection = writing_connection(path)
     try:
         newest = len(migrations)
         version = _version(connection)

@@ -19,6 +19,7 @@ from buzz_author.sections import Section, Source, render, section
 from buzz_host.ledger import EndRecord, TurnRecord, queries, record_end, record_turn
 from buzz_host.settings import Home
 from buzz_host.store import Store, Transaction
+from buzz_host.store.database import writing_connection
 from tests.benchmarks.measuring import paired_row, percentile
 from tests.benchmarks.row import Row
 
@@ -26,7 +27,8 @@ SOAK = os.environ.get("BUZZ_SOAK") == "1"
 INSTRUCTIONS = 18
 BODY_BYTES = 1024
 ENTRY_BYTES = 3072
-PAIRS = 1500 if SOAK else 400
+PAIRS = 3000 if SOAK else 600
+RAW_LOOP = "a raw loop that writes all 20 and the entry, FULL"
 GROWTH_FROM = 1_000
 GROWTH_TO = 100_000 if SOAK else 10_000
 MEASURED_TURNS = 300
@@ -38,22 +40,52 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 def rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
-        yield asyncio.run(beside_a_raw_loop(Path(folder) / "new", repeated=False))
-        yield asyncio.run(beside_a_raw_loop(Path(folder) / "repeated", repeated=True))
+        yield beside_a_raw_loop(Path(folder) / "usual", new=False)
+        yield beside_a_raw_loop(Path(folder) / "new", new=True)
+        yield asyncio.run(through_the_store(Path(folder) / "store"))
         yield from grown(Path(folder) / "grown")
         yield from audited(Path(folder) / "audited")
 
 
-async def beside_a_raw_loop(folder: Path, *, repeated: bool) -> Row:
-    """One turn of 20 bodies beside a bare transaction of the same bytes, each into its own database, in turns."""
+def beside_a_raw_loop(folder: Path, *, new: bool) -> Row:
+    """One turn of 20 bodies in a transaction of its own, beside a bare transaction of the same bytes, in turns.
+
+    In the usual turn the 18 instructions are those of the turn before; with `new`, all 20 were never said before.
+    """
+    home = Home.resolve(folder)
+    Store.open(home).close()
+    connection = writing_connection(home.database)
+    raw = RawLoop(folder / "raw.db")
+    remembered: dict[str, object] = {}
+    ours_s, peer_s = [], []
+    for record in turns_to_record(new=new):
+        texts = [each.body for each in record.sections]
+        started = time.perf_counter()
+        raw.write(texts)
+        between = time.perf_counter()
+        connection.execute("BEGIN IMMEDIATE")
+        record_turn(Transaction(connection, home, remembered), record)
+        connection.execute("COMMIT")
+        peer_s.append(between - started)
+        ours_s.append(time.perf_counter() - between)
+    raw.close()
+    connection.close()
+    return paired_row(
+        "ledger, one turn of 20 bodies" + (", each of them new" if new else ", the usual turn"),
+        ours_s,
+        peer_s,
+        peer_name=RAW_LOOP,
+        at_most=2.0,
+        note="" if new else "18 instructions as before, 2 bodies new",
+    )
+
+
+async def through_the_store(folder: Path) -> Row:
+    """The usual turn as a session records it: through the queue, to the writer's thread, and the answer back."""
     with Store.open(Home.resolve(folder)) as store:
         raw = RawLoop(folder / "raw.db")
-        instructions = new_instructions()
         ours_s, peer_s = [], []
-        for number in range(PAIRS):
-            if not repeated:
-                instructions = new_instructions()
-            record = made(number, instructions)
+        for record in turns_to_record(new=False):
             texts = [each.body for each in record.sections]
             started = time.perf_counter()
             raw.write(texts)
@@ -63,13 +95,18 @@ async def beside_a_raw_loop(folder: Path, *, repeated: bool) -> Row:
             ours_s.append(time.perf_counter() - between)
         raw.close()
     return paired_row(
-        "ledger, one turn of 20 bodies" + (", 18 of them seen before" if repeated else ", all of them new"),
+        "ledger, the usual turn through the store",
         ours_s,
         peer_s,
-        peer_name="a raw loop that writes all 20 and the entry, FULL",
-        at_most=2.0,
+        peer_name=RAW_LOOP,
         note="with the hop to the writer's thread and back",
     )
+
+
+def turns_to_record(*, new: bool) -> Iterator[TurnRecord]:
+    instructions = new_instructions()
+    for number in range(PAIRS):
+        yield made(number, new_instructions() if new else instructions)
 
 
 class RawLoop:
