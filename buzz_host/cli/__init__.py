@@ -26,6 +26,7 @@ VERBS: Final[_Verbs] = {
     "plugin": ("plugin", "Find, switch, link, write and check plugins."),
     "audit": ("audit", "Who told which agent what, on which turn; and whether the ledger is whole."),
     "harness": ("harness", "The programs that can run an agent's turns."),
+    "serve": ("serve", "The running host of a home: keeps the plugins, and answers all other commands."),
 }
 IMPORTING_GC_THRESHOLD: Final = 50_000
 EPILOG: Final = """\b

@@ -31,7 +31,10 @@ def write_bytes(octets: bytes) -> None:
     """`octets` on stdout as they are, at once, after whatever was printed before."""
     sys.stdout.flush()
     stream = sys.stdout.buffer
-    stream.write(octets)
+    left = memoryview(octets)
+    while left:
+        # With PYTHONUNBUFFERED this is the file itself, which may take a part only.
+        left = left[stream.write(left) :]
     stream.flush()
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,7 +14,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from buzz_host.plugins.sources import PluginSource
+    from buzz_host.services.calls import HomeCall, HostCall
     from buzz_host.services.plugins import PluginTroubles, PluginView, Switched
+
+T = TypeVar("T")
 
 for_agent = click.option("--agent", metavar="NAME", help="As it stands towards this agent (else the default agent).")
 only_for_agent = click.option("--agent", metavar="NAME", help="For this agent alone (else for all).")
@@ -44,7 +46,9 @@ def plugin() -> None:
 @home_option
 def list_plugins(agent: str | None, as_json: bool) -> None:
     """All plugins, and what the next turn makes of them."""
-    views = asyncio.run(_views(agent))
+    from buzz_host.services.calls import ListPlugins
+
+    views = _asked(ListPlugins(agent=agent))
     if as_json:
         for view in views:
             print_json(_summary(view))
@@ -76,7 +80,9 @@ def list_plugins(agent: str | None, as_json: bool) -> None:
 @home_option
 def info(name: str, agent: str | None, as_json: bool) -> None:
     """Everything about one plugin."""
-    view = asyncio.run(_view(name, agent))
+    from buzz_host.services.calls import ShowPlugin
+
+    view = _asked(ShowPlugin(plugin=name, agent=agent))
     if as_json:
         print_json({**_summary(view), **_details(view)})
         return
@@ -110,7 +116,9 @@ def disable(ctx: click.Context, name: str, agent: str | None, as_json: bool) -> 
 @home_option
 def errors(as_json: bool) -> None:
     """What is wrong with plugins now: finding, loading, starting."""
-    found = asyncio.run(_troubles())
+    from buzz_host.services.calls import PluginErrors
+
+    found = _asked(PluginErrors())
     if as_json:
         for fault in found.faults:
             print_json(
@@ -132,36 +140,18 @@ for _command in plugin_writing.COMMANDS:
     plugin.add_command(_command)
 
 
-async def _views(agent: str | None) -> tuple[PluginView, ...]:
-    from buzz_host.services.host import Host
-    from buzz_host.services.plugins import plugin_views
+def _asked(call: HostCall[T] | HomeCall[T]) -> T:
+    from buzz_host.services.connect import connect
 
-    async with Host(home_path()) as host:
-        return plugin_views(host, agent)
-
-
-async def _view(name: str, agent: str | None) -> PluginView:
-    from buzz_host.services.host import Host
-    from buzz_host.services.plugins import plugin_view
-
-    async with Host(home_path()) as host:
-        return plugin_view(host, name, agent)
-
-
-async def _troubles() -> PluginTroubles:
-    from buzz_host.services.host import Host
-    from buzz_host.services.plugins import troubles
-
-    async with Host(home_path()) as host:
-        return troubles(host)
+    with connect(home_path()) as services:
+        return services.ask(call)
 
 
 def _switch(ctx: click.Context, name: str, agent: str | None, *, on: bool, as_json: bool) -> None:
     from buzz_host.cli.endings import EXIT_FAILED
-    from buzz_host.services.plugins import switch
-    from buzz_host.settings import Home
+    from buzz_host.services.calls import SwitchPlugin
 
-    now = switch(Home.resolve(home_path()), name, on=on, agent=agent)
+    now = _asked(SwitchPlugin(plugin=name, on=on, agent=agent))
     if as_json:
         print_json(
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -41,27 +40,18 @@ def preview(
     was left out and why, faults, and the bytes of each plugin go to stderr. With --json, all of it is one object.
     """
     from buzz_host.cli.messages import message_from
+    from buzz_host.services.calls import PreviewTurn
+    from buzz_host.services.connect import connect, here
 
-    made = asyncio.run(_preview(message_from(text), agent, harness, plugins, trigger))
+    call = PreviewTurn(message=message_from(text), agent=agent, harness=harness, trigger=trigger, here=here())
+    with connect(home_path(), plugins) as services:
+        made = services.ask(call)
     if as_json:
         from buzz_host.cli.output import print_json
 
         print_json(made.as_json())
         return
     _print(made)
-
-
-async def _preview(
-    message: str,
-    agent: str | None,
-    harness: str | None,
-    plugins: tuple[str, ...],
-    trigger: Literal["message", "steer"],
-) -> Preview:
-    from buzz_host.services.host import Host
-
-    async with Host(home_path(), plugins=plugins) as host:
-        return await host.preview(message, agent=agent, harness=harness, trigger=trigger)
 
 
 def _print(made: Preview) -> None:

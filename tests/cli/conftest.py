@@ -11,7 +11,7 @@ import pytest
 from buzz_host.settings import Home
 from tests.cli.commands import BUZZ, DEADLINE_S, ROOT, Buzz, Done
 
-NOT_PASSED_ON = ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
+NOT_PASSED_ON = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
 
 
 @pytest.fixture

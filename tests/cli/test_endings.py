@@ -102,9 +102,9 @@ def test_a_closed_pipe_is_silent(verbs: CliRunner) -> None:
 @pytest.mark.req("OPS-01")
 @pytest.mark.parametrize("options", [["--json"], []])
 def test_nobody_reading_any_more_is_silent(options: list[str], environment: dict[str, str], opened: Home) -> None:
-    write(opened, *(turn_record(number, session="s" * 200) for number in range(1000)))
+    write(opened, *(turn_record(number, session="s" * 200) for number in range(3000)))
     process = subprocess.Popen(
-        [*BUZZ, "audit", "turns", "--limit", "1000", *options],
+        [*BUZZ, "audit", "turns", "--limit", "3000", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
     )  # fmt: skip
     assert process.stdout is not None
