@@ -45,6 +45,8 @@ from harnesses.claude import faults
 
 # Between two texts of one turn, as a reader needs it; in the stream as in the whole reply.
 TEXT_SEPARATOR: Final = "\n\n"
+# The program lists at most 64 messages of a turn: the first 63 and the last. One more, and we could not know of it.
+TAKEN_IN_MAX: Final = 63
 _ABORTED: Final = frozenset({"aborted_streaming", "aborted_tools"})
 
 
@@ -58,6 +60,8 @@ class _Open:
     """What was streamed of a text that is not complete yet."""
     calls: set[str] = attrs.field(factory=set)
     said_error: str = ""
+    taken_in: int = 1
+    """How many messages the program has taken into it, its own included."""
 
 
 class Flow:
@@ -69,6 +73,8 @@ class Flow:
         self._open: dict[str, _Open] = {}
         self._steers: dict[str, str] = {}
         """Unsettled steers, each with the turn that it was meant for."""
+        self._handed: set[str] = set()
+        """Those of them that the program was given."""
         self._running: str | None = None
 
     # What we hand over.
@@ -78,8 +84,19 @@ class Flow:
         self._open[turn] = _Open()
 
     def steered(self, steer: str, into: str | None) -> None:
-        """A steer is about to be handed over."""
+        """A steer is ours to settle from now on."""
         self._steers[steer] = into or self._running or steer
+
+    def handed(self, steer: str) -> None:
+        """A steer is about to be handed over."""
+        self._handed.add(steer)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more steer can be handed over and still be followed, whatever turn takes it in."""
+        current = self._current()
+        taken_in = self._open[current].taken_in if current is not None else 0
+        return taken_in + len(self._handed & self._steers.keys()) < TAKEN_IN_MAX
 
     def not_taken(self, turn: str) -> bool:
         """Handing it over failed: forget it. False when its end was told already."""
@@ -144,6 +161,7 @@ class Flow:
         self._running = turn
         for each in ours:
             if self._steers.pop(each, None) is not None:
+                self._open[turn].taken_in += 1
                 self._emit(SteerSettled(turn, each, "folded"))
 
     def _current(self) -> str | None:

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -49,6 +50,9 @@ class ClaudeSession:
         self._tail = faults.StderrTail()
         self._events: asyncio.Queue[HarnessEvent] = asyncio.Queue()
         self._flow = Flow(self._events.put_nowait, log)
+        self._held: deque[Turn] = deque()
+        self._handing = asyncio.Lock()
+        self._later: asyncio.Task[None] | None = None
         self._over = False
         self._closing: asyncio.Task[None] | None = None
         self._client: ClaudeSDKClient
@@ -83,6 +87,7 @@ class ClaudeSession:
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise faults.of_exception(error, session._tail) from error
+        prompt.unlink(missing_ok=True)  # it is read at the start; a host that is killed later leaves no file
         session._reader = asyncio.create_task(session._read(), name=f"claude {native_id}")
         return session
 
@@ -131,11 +136,20 @@ class ClaudeSession:
         """
         self._refuse_when_over()
         self._flow.steered(turn.id, turn.steers)
-        try:
-            await self._write(turn)
-        except HarnessError:
-            if self._flow.not_taken(turn.id):
-                self._events.put_nowait(SteerSettled(turn.steers or turn.id, turn.id, "returned"))
+        self._held.append(turn)
+        await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """Give the program the steers that it can take, in their order; the rest when it has ended a turn."""
+        async with self._handing:
+            while self._held and self._flow.has_room and not self._over:
+                turn = self._held.popleft()
+                self._flow.handed(turn.id)
+                try:
+                    await self._write(turn)
+                except HarnessError:
+                    if self._flow.not_taken(turn.id):
+                        self._events.put_nowait(SteerSettled(turn.steers or turn.id, turn.id, "returned"))
 
     async def interrupt(self) -> None:
         """Stop the running turn, which then ends as `interrupted`; without one, nothing happens.
@@ -214,6 +228,8 @@ class ClaudeSession:
             self._flow.received(message)
         except Exception:
             self._log.exception("a message of Claude Code could not be followed: %s", type(message).__name__)
+        if self._held and self._flow.has_room and (self._later is None or self._later.done()):
+            self._later = asyncio.create_task(self._hand_over())
 
     def _end(self, error: HarnessError | None) -> None:
         """Close what is open and say that it is over; once."""

@@ -1,0 +1,31 @@
+"""A host to be killed in the middle of a turn: `python hosting.py KIND MODEL_URL FOLDER SESSION`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import attrs
+
+from buzz_author.events import TurnStarted
+from buzz_host.processes import Children, ProgramHost
+from buzz_host.sessions.access import SessionAccess
+from tests.harnesses.conformance import KINDS, Kind, Talk, spec_for
+
+
+async def main(kind_id: str, url: str, folder: Path, session: str) -> None:
+    kinds: list[Kind] = [each.values[0] for each in KINDS]  # type: ignore[misc]
+    (kind,) = [each for each in kinds if each.id == kind_id]
+    children = Children(folder / "run")
+    access = SessionAccess(ProgramHost(children, session), "plugin-tools-only")
+    spec = attrs.evolve(spec_for(kind, folder, url), session=session)
+    talk = Talk(await kind.make().open(spec, access), spec)
+    turn = await talk.send("rehearse: hang")
+    await talk.until(TurnStarted, turn=turn)
+    print("running", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]))
