@@ -27,6 +27,7 @@ LeftOutReason = Literal[
     "plugin-off",
     "plugin-starting",
     "plugin-failed",
+    "no-room",
 ]
 
 # The sections that end every turn, in this order (TRN-02).

@@ -18,7 +18,8 @@ from buzz_host.cli.wording import (
     shortened,
     usage_in_words,
 )
-from buzz_host.ledger.views import FaultView, LeftOutView, SectionView, ToolView, TurnView
+from buzz_host.ledger.record import HANDED_OVER
+from buzz_host.ledger.views import FaultView, HandedOverView, LeftOutView, SectionView, ToolView, TurnView
 from buzz_host.terminal import printable_line
 
 GONE = "(this text is gone from the ledger; its size and digest are kept)"
@@ -52,12 +53,31 @@ def draw_labels(drawing: Drawing, turn: TurnView) -> None:
     for label, value in labels:
         drawing.lines(Text.assemble((f"{label:<9}", "dim"), printable_line(value)))
     drawing.lines(Text.assemble(("status   ", "dim"), _status(row.status)))
-    if not turn.carries_sections:
+    if turn.handed_over is not None:
+        _handed_over(drawing, turn.handed_over, row.status)
+    elif not turn.carries_sections:
         drawing.lines(
             Text(f"{row.harness} builds its own prompt: only the message was sent, not the sections below", "yellow")
         )
     elif turn.encoded:
         drawing.lines(Text(f"sent as {row.harness} must be handed it; the sections are what the model reads", "dim"))
+
+
+def _handed_over(drawing: Drawing, handed: HandedOverView, status: str) -> None:
+    """What is known of a turn that went to a person's own program, and what is not."""
+    how = (
+        "from the last set on disk, since no host ran: recorded afterwards, from the note that the hook's client left"
+        if handed.by == "client"
+        else "by the running host"
+    )
+    entries = counted(len(handed.entries), "entry").replace("entrys", "entries")
+    drawing.lines(Text.assemble(("handed   ", "dim"), printable_line(f"in {entries}, {how}")))
+    if handed.cwd is not None:
+        drawing.lines(Text.assemble(("folder   ", "dim"), printable_line(handed.cwd)))
+    if status == HANDED_OVER:
+        drawing.lines(
+            Text("whether the program used it, what the person wrote, and what came back are not known here", "yellow")
+        )
 
 
 def draw_sent(drawing: Drawing, turn: TurnView, palette: Palette) -> None:
@@ -162,5 +182,8 @@ def _steer(drawing: Drawing, steer: TurnView, palette: Palette) -> None:
 
 
 def _status(status: str) -> Text:
-    words = "unended: it still runs, or its host was ended meanwhile" if status == "unended" else status
+    words = {
+        "unended": "unended: it still runs, or its host was ended meanwhile",
+        HANDED_OVER: "handed over to a program that the person runs",
+    }.get(status, status)
     return Text(words, STATUS_STYLES.get(status, "yellow"))

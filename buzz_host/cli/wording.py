@@ -31,6 +31,7 @@ REASONS: Final = {
     "plugin-off": "the plugin is off",
     "plugin-starting": "the plugin was still starting",
     "plugin-failed": "the plugin failed",
+    "no-room": "it did not fit into the entries of the program's hook",
 }
 
 

@@ -9,6 +9,7 @@ from buzz_host.ledger.append import Head, append, mirrored_head
 from buzz_host.ledger.entries import Body, Entry, EntryDraft, EntryKind, LedgerError, Receipt
 from buzz_host.ledger.record import (
     EndRecord,
+    HandedOver,
     SettledRecord,
     ToolRecord,
     TurnRecord,
@@ -22,6 +23,7 @@ from buzz_host.ledger.record import (
 from buzz_host.ledger.verify import Break, verify
 from buzz_host.ledger.views import (
     FaultView,
+    HandedOverView,
     LeftOutView,
     PluginRow,
     SectionView,
@@ -38,6 +40,8 @@ __all__ = [
     "EntryDraft",
     "EntryKind",
     "FaultView",
+    "HandedOver",
+    "HandedOverView",
     "Head",
     "LedgerError",
     "LeftOutView",

@@ -34,9 +34,11 @@ from buzz_host.ledger.entries import (
 )
 from buzz_host.store import Transaction
 
-AuditStatus = Literal["completed", "interrupted", "failed", "unended", "folded", "returned"]
+AuditStatus = Literal["completed", "interrupted", "failed", "unended", "folded", "returned", "handed over"]
 # Sent, and no end was recorded: it is still running, or its host was killed meanwhile. What became of it is not known.
 UNENDED: Final = "unended"
+# Given to a person's own program. Nothing of ours sees what it did with it, so this is how such a turn stays (AUT-03).
+HANDED_OVER: Final = "handed over"
 # A steer that ends here is over: it went into the turn that it steers, or was given back unread.
 SETTLED: Final = ("folded", "returned")
 OWN_LABEL: Final = "plugin"
@@ -46,12 +48,28 @@ _NO_ATTRIBUTES: Final = '{"attributes":null'
 
 
 @attrs.frozen
+class HandedOver:
+    """How the text of a turn went to a person's own program, through its hook (AUT-03).
+
+    `by` is `host`, or `client` where no host ran and the hook's client handed over the last set that was on disk.
+    `attachment` is its id, `cwd` the folder of the session, and `entries` are the texts as the program received them,
+    one for each entry of the hook.
+    """
+
+    by: Literal["host", "client"]
+    attachment: str
+    cwd: str
+    entries: tuple[str, ...]
+
+
+@attrs.frozen
 class TurnRecord:
     """One message as it is about to be sent. `text` is exactly what is sent, whatever the sections render to.
 
     `at` needs a time zone. `steers` is the id of the running turn that a steer joins; such a record has an id of its
     own. `carries_sections` is false for a harness that builds its own prompt (TRN-03). `plugins` are the active
-    plugins with the content hash of what is loaded; `revision` is the snapshot's.
+    plugins with the content hash of what is loaded; `revision` is the snapshot's. `handed_over` is set for a turn of a
+    person's own program, whose end nobody will record.
     """
 
     turn: str
@@ -71,6 +89,7 @@ class TurnRecord:
     carries_sections: bool = True
     message_ids: tuple[str, ...] = ()
     steers: str | None = None
+    handed_over: HandedOver | None = None
 
 
 @attrs.frozen
@@ -111,7 +130,8 @@ class EndRecord:
 
 @attrs.frozen
 class IndexRow:
-    """What the indexes say of a turn that was sent; all of it follows from the entry."""
+    """What the indexes say of a turn that was sent; all of it follows from the entry. `open_status` is its status as
+    long as no end is recorded."""
 
     agent: str
     harness: str
@@ -119,6 +139,7 @@ class IndexRow:
     session: str
     kind: str
     steers: str | None
+    open_status: str
 
 
 def record_turn(tx: Transaction, record: TurnRecord) -> Receipt:
@@ -218,7 +239,8 @@ def index_row(fields: str) -> IndexRow:
     read = json.loads(fields)
     named = {row["plugin"] for key in ("sections", "left_out", "faults") for row in read[key]}
     plugins = tuple(sorted(named - {None}))
-    return IndexRow(read["agent"], read["harness"], plugins, read["session"], read["kind"], read["steers"])
+    status = HANDED_OVER if "handed_over" in read else UNENDED
+    return IndexRow(read["agent"], read["harness"], plugins, read["session"], read["kind"], read["steers"], status)
 
 
 def _record_sent(tx: Transaction, kind: EntryKind, record: TurnRecord) -> Receipt:
@@ -227,14 +249,31 @@ def _record_sent(tx: Transaction, kind: EntryKind, record: TurnRecord) -> Receip
     if tx.execute("SELECT 1 FROM entries WHERE turn = ? LIMIT 1", (record.turn,)).fetchone():
         raise LedgerError(f"the ledger has a turn {record.turn} already: an id is used once")
     receipt = append(tx, EntryDraft(kind, record.at, record.turn, _fields(record)))
+    status = UNENDED if record.handed_over is None else HANDED_OVER
     tx.execute(
         "INSERT INTO turns (seq, party, session, kind, steers, status, ended) VALUES (?, ?, ?, ?, ?, ?, NULL)",
-        (receipt.seq, _party(tx, record), record.session, record.kind, record.steers, UNENDED),
+        (receipt.seq, _party(tx, record), record.session, record.kind, record.steers, status),
     )
     return receipt
 
 
 def _fields(record: TurnRecord) -> Fields:
+    fields = _common_fields(record)
+    handed = record.handed_over
+    if handed is None:
+        return fields
+    return {
+        **fields,
+        "handed_over": {
+            "attachment": handed.attachment,
+            "by": handed.by,
+            "cwd": Body(handed.cwd),
+            "entries": [Body(each) for each in handed.entries],
+        },
+    }
+
+
+def _common_fields(record: TurnRecord) -> Fields:
     return {
         "agent": record.agent,
         "anchored": record.anchored,

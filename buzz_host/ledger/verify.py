@@ -18,7 +18,7 @@ import attrs
 
 from buzz_host.ledger.append import Head, checked_hash
 from buzz_host.ledger.entries import GENESIS, REFERENCE, Entry, body_digest, canonical_json, chain_hash
-from buzz_host.ledger.record import SETTLED, UNENDED, index_row
+from buzz_host.ledger.record import SETTLED, index_row
 from buzz_host.store import MIGRATIONS
 
 DIGESTS_CACHED: Final = 65536
@@ -274,8 +274,8 @@ class _Pass:
         if says != expected:
             yield Break(entry.seq, "the index turns", canonical_json(expected), repr(says))
         if ended is None:
-            if status != UNENDED:
-                yield Break(entry.seq, "the index turns", f"the status {UNENDED}", repr(status))
+            if status != wanted.open_status:
+                yield Break(entry.seq, "the index turns", f"the status {wanted.open_status}", repr(status))
         elif not self._connection.execute(
             "SELECT 1 FROM entries WHERE seq = ? AND turn = ? AND kind IN ('turn_ended', 'steer_settled')",
             (ended, entry.turn),

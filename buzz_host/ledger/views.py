@@ -36,7 +36,8 @@ class EntryRow:
 @attrs.frozen
 class TurnRow:
     """One line of a list of turns. `status` is completed, interrupted or failed; for a steer also folded or returned;
-    and `unended` where no end was recorded: it still runs, or its host was killed. `plugins` are all that it names."""
+    and `unended` where no end was recorded: it still runs, or its host was killed. `handed over` went to a person's own
+    program, and what came back is not known. `plugins` are all that it names."""
 
     seq: int
     turn: str
@@ -107,6 +108,17 @@ class ToolView:
 
 
 @attrs.frozen
+class HandedOverView:
+    """How a turn went to a person's own program: by the `host`, or by the `client` of its hook while no host ran; for
+    which attachment and folder; and the text of each entry of the hook. A text that is gone is None (AUT-03)."""
+
+    by: str
+    attachment: str
+    cwd: str | None
+    entries: tuple[str | None, ...]
+
+
+@attrs.frozen
 class TurnView:
     """One turn, whole, as it stands in the ledger. `row` has its labels and status.
 
@@ -135,6 +147,7 @@ class TurnView:
     reply: str | None
     usage: Usage | None
     error: HarnessError | None
+    handed_over: HandedOverView | None = None
 
 
 @attrs.frozen
@@ -188,6 +201,7 @@ def view(row: TurnRow, entries: Sequence[EntryRow], texts: Mapping[str, str], st
         reply=reply,
         usage=usage,
         error=error,
+        handed_over=_handed_over(fields.get("handed_over"), texts),
     )
 
 
@@ -238,6 +252,13 @@ def _attributes(fields: dict[str, Any], texts: Mapping[str, str]) -> tuple[tuple
         case kept:
             text = _text(kept, texts)
             return None if text is None else tuple((name, value) for name, value in json.loads(text))
+
+
+def _handed_over(fields: dict[str, Any] | None, texts: Mapping[str, str]) -> HandedOverView | None:
+    if fields is None:
+        return None
+    entries = tuple(_text(each, texts) for each in fields["entries"])
+    return HandedOverView(fields["by"], fields["attachment"], _text(fields["cwd"], texts), entries)
 
 
 def _left_out(fields: dict[str, Any], texts: Mapping[str, str]) -> LeftOutView:

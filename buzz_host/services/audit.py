@@ -18,7 +18,7 @@ from buzz_host.ledger import LedgerError, mirrored_head, queries
 from buzz_host.ledger.append import checked_hash
 from buzz_host.ledger.queries import PAGE_TURNS
 from buzz_host.ledger.verify import Break, verify
-from buzz_host.ledger.views import FaultView, LeftOutView, PluginRow, SectionView, TurnRow, TurnView
+from buzz_host.ledger.views import FaultView, HandedOverView, LeftOutView, PluginRow, SectionView, TurnRow, TurnView
 from buzz_host.sessions.events import EVENT_VERSION, outcome_json
 from buzz_host.sessions.roster import UnknownSession, find
 from buzz_host.settings import Home
@@ -150,6 +150,7 @@ def turn_json(turn: TurnView) -> dict[str, Any]:
         "faults": [fault_json(each) for each in turn.faults],
         "status": row.status,
         **outcome_json(turn.reply, turn.usage, turn.error),
+        **_handed_over_json(turn.handed_over),
     }
 
 
@@ -175,6 +176,19 @@ def plugin_json(row: PluginRow) -> dict[str, Any]:
         "told": [section_json(each) for each in row.told],
         "left_out": [left_out_json(each) for each in row.left_out],
         "faults": [fault_json(each) for each in row.faults],
+    }
+
+
+def _handed_over_json(handed: HandedOverView | None) -> dict[str, Any]:
+    if handed is None:
+        return {}
+    return {
+        "handed_over": {
+            "by": handed.by,
+            "attachment": handed.attachment,
+            "cwd": handed.cwd,
+            "entries": list(handed.entries),
+        }
     }
 
 

@@ -43,6 +43,14 @@ def remember(tx: Transaction, session: KnownSession) -> None:
     )
 
 
+def remember_attached(tx: Transaction, session: KnownSession) -> None:
+    """Put the session of a person's own program into the roster, unless it is there: so that it can be asked for."""
+    tx.execute(
+        "INSERT OR IGNORE INTO sessions (id, agent, harness, cwd, native_id, started_at) VALUES (?, ?, ?, ?, NULL, ?)",
+        (session.id, session.agent, session.harness, str(session.cwd), session.started_at.isoformat()),
+    )
+
+
 def keep_native_id(tx: Transaction, session: str, native_id: str) -> None:
     """Remember by which name the program knows `session`."""
     tx.execute("UPDATE sessions SET native_id = ? WHERE id = ?", (native_id, session))
