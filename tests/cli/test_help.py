@@ -41,8 +41,8 @@ def test_the_module_has_one_group_and_main() -> None:
 
 
 @pytest.mark.req("CLI-01")
-def test_these_are_the_verbs() -> None:
-    assert set(ALL) == {
+def test_these_verbs_are_there() -> None:
+    assert set(ALL) >= {
         "buzz", "buzz demo", "buzz run", "buzz preview", "buzz harness", "buzz harness list",
         *(f"buzz audit{each}" for each in ("", " turns", " show", " why", " plugin", " verify")),
         *(f"buzz plugin{each}" for each in (

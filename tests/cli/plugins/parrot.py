@@ -1,7 +1,7 @@
 """A harness without a program, for tests of the verbs: it does what its message says, one directive a line.
 
-`say TEXT` says a JSON string; `tool`, `retry`, `compact` report such events; `fail`, `hang`, `die`, `crash` end the
-turn in other ways than well. Without a directive it repeats the message.
+`say TEXT` says a JSON string; `tool`, `retry`, `compact` report such events; `fail`, `die`, `crash` end the turn in
+other ways than well; `hang` waits to be interrupted, `hang deaf` for ever. Without a directive it repeats the message.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Conversation:
         raise AssertionError("a parrot cannot be steered")
 
     async def interrupt(self) -> None:
-        if self._running is not None:
+        if self._running is not None and "hang deaf" not in self._running.message:
             self._end(TurnEnded(self._running.id, "interrupted", "so far"))
 
     async def answer(self, request_id: str, decision: str, *, reason: str | None = None, reply: object = None) -> None:
