@@ -22,7 +22,7 @@ import attrs
 from buzz_author.errors import PluginFault, describe
 from buzz_author.instructions import AgentHandle, Guard
 from buzz_author.turns import LeftOutReason
-from buzz_host.plugins.threads import raise_in_thread
+from buzz_host.plugins.threads import GivenUp, end_by_force
 
 # A call that holds the interpreter lock keeps every thread of ours from running. The watchdog of `faulthandler` needs
 # no lock; past this time it writes on standard error in which line of which plugin the process hangs.
@@ -65,10 +65,6 @@ class Answers:
 
     verdicts: tuple[Verdict, ...]
     faults: tuple[PluginFault, ...]
-
-
-class GuardGivenUp(BaseException):
-    """Raised inside a guard whose time is over."""
 
 
 ADMITTED: Final = Verdict(None)
@@ -116,7 +112,7 @@ class GuardRunner:
                 if await go.finished():
                     self._idle.append(worker)
                 else:
-                    worker.end()
+                    worker.end(go.given_up)
                 verdicts += go.verdicts[: go.counted]
                 faults += go.faults[: go.counted_faults]
                 self._suspended |= go.suspended
@@ -151,7 +147,7 @@ class _Go:
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.Future[bool] = self._loop.create_future()
         self._began: float | None = None  # when the guard that is running was asked
-        self._given_up = False
+        self._given_up: Guard | None = None
 
     def run(self) -> None:
         """Ask one guard after the other; on the worker's thread."""
@@ -165,7 +161,7 @@ class _Go:
                 break
             self._began = began = now
             verdict, error = _judge(question.when, agent)
-            if self._given_up:
+            if self._given_up is not None:
                 return
             if type(agent) is not kind:
                 agent = self._handle()
@@ -187,7 +183,7 @@ class _Go:
             began, index = self._began, len(self.verdicts)
             took_s = self._clock() - began if began is not None else 0.0
             if took_s >= patience_s and self._began == began and index < len(self._questions):
-                self._given_up = True
+                self._given_up = self._questions[index].when
                 self.counted_faults = len(self.faults)
                 self.verdicts[index:] = [self._too_long(self._questions[index], took_s, self.suspended)]
                 self.counted, self.counted_faults = index + 1, self.counted_faults + 1
@@ -196,6 +192,12 @@ class _Go:
         timer.cancel()
         self.counted, self.counted_faults = len(self.verdicts), len(self.faults)
         return True
+
+    @property
+    def given_up(self) -> Guard:
+        """The guard that was given up; only after `finished` said False."""
+        assert self._given_up is not None
+        return self._given_up
 
     def _set(self, finished: bool) -> None:
         if not self._wake.done():
@@ -245,57 +247,20 @@ class _Worker:
     def begin(self, go: _Go) -> None:
         self._goes.put(go)
 
-    def end(self) -> None:
-        """Interrupt the guard that is running and let the thread go; waits for nothing."""
+    def end(self, guard: Guard) -> None:
+        """Interrupt `guard`, which is running, and let the thread go; waits for nothing."""
         self._goes.put(None)
-        _reaper.end(self._thread)
+        end_by_force(self._thread, getattr(guard, "__module__", None) or "")
 
     def __del__(self) -> None:
         self._goes.put(None)
 
 
 def _work(goes: SimpleQueue[_Go | None]) -> None:
-    with contextlib.suppress(GuardGivenUp):
+    with contextlib.suppress(GivenUp):
         while (go := goes.get()) is not None:
             go.run()
             del go
-
-
-class _Reaper:
-    """Interrupts threads whose guard was given up, again and again while they swallow it, up to a bound."""
-
-    ATTEMPTS: Final = 40
-    INTERVAL_S: Final = 0.05
-
-    def __init__(self) -> None:
-        self._threads: SimpleQueue[threading.Thread] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._running = False
-
-    def end(self, thread: threading.Thread) -> None:
-        _interrupt(thread)
-        self._threads.put(thread)
-        with self._lock:
-            if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name="buzz-guard-reaper", daemon=True).start()
-
-    def _run(self) -> None:
-        pending: dict[threading.Thread, int] = {}
-        while True:
-            while not self._threads.empty():
-                pending[self._threads.get()] = self.ATTEMPTS
-            with self._lock:
-                if not pending and self._threads.empty():
-                    self._running = False
-                    return
-            time.sleep(self.INTERVAL_S)
-            for thread in list(pending):
-                pending[thread] -= 1
-                if not thread.is_alive() or pending[thread] < 0:
-                    del pending[thread]
-                else:
-                    _interrupt(thread)
 
 
 class _LockWatchdog:
@@ -314,13 +279,7 @@ class _LockWatchdog:
             faulthandler.cancel_dump_traceback_later()
 
 
-_reaper = _Reaper()
 _watchdog = _LockWatchdog()
-
-
-def _interrupt(thread: threading.Thread) -> None:
-    if thread.is_alive():
-        raise_in_thread(thread, GuardGivenUp)
 
 
 def _judge(when: Guard, agent: AgentHandle) -> tuple[Verdict, BaseException | None]:
@@ -335,7 +294,7 @@ def _judge(when: Guard, agent: AgentHandle) -> tuple[Verdict, BaseException | No
             _close(answer)
             return Verdict("when-async", "it returned an awaitable; a guard must be a plain function"), None
         return Verdict("when-not-true", f"it returned a value of type {type(answer).__name__}, not True"), None
-    except GuardGivenUp:
+    except GivenUp:
         raise
     except BaseException as error:
         return Verdict("when-raised", describe(error)), error
