@@ -120,8 +120,8 @@ def _draw_proof(proof: Proof) -> None:
     for number, each in enumerate(proof.turns, start=1):
         drawing.lines(_verdict(number, each))
         drawing.lines(
-            Text.assemble(("  socket  ", "dim"), f"{each.recorded_sha256}  {len(each.recorded):>6,}"),
-            Text.assemble(("  ledger  ", "dim"), f"{each.kept_sha256}  {len(each.kept):>6,}"),
+            Text.assemble(("  socket ", "dim"), f"{each.recorded_sha256} {len(each.recorded):>6,}"),
+            Text.assemble(("  ledger ", "dim"), f"{each.kept_sha256} {len(each.kept):>6,}"),
         )
     for fault in proof.faults:
         drawing.lines(Text.assemble(("✗ ", "red"), printable_line(fault)))

@@ -71,9 +71,11 @@ class Drawing:
         room = max(20, self._console.width - len(BAR))
         drawn: list[Text] = []
         for line in printable(body).replace("\t", "    ").split("\n"):
-            pieces: Iterable[Text] = (
-                Text(line, style).wrap(self._console, room) if cell_len(line) > room else [Text(line, style)]
-            )
+            pieces = [Text(line, style)]
+            if cell_len(line) > room:
+                pieces = list(pieces[0].wrap(self._console, room))
+                for piece in pieces:
+                    piece.rstrip()
             drawn += [Text.assemble((BAR, bar), piece) for piece in pieces]
         self.lines(*drawn)
 
