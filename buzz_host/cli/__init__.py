@@ -98,6 +98,9 @@ class VerbGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; what it raises becomes an ending while the context, and so the home, is still known."""
+        from buzz_host.cli.logs import show_logs
+
+        show_logs()
         with ended(ctx):
             return super().invoke(ctx)
 
