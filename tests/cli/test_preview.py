@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import BUZZ, DEADLINE_S, EXAMPLES, PARROT, PARROT_OPTIONS, Buzz
+from tests.cli.terminals import on_a_terminal
 
 HOSTILE_PLUGIN = PARROT.with_name("hostile.py")
 EXAMPLE_OPTIONS = tuple(
@@ -96,20 +96,8 @@ def test_a_file_gets_the_text_and_a_terminal_gets_it_harmless(
     assert "Told \x1b[31mred\x9b2J \u202eback\x07." in to_a_file.out
     assert not set(to_a_file.err) & set("\x1b\x9b\u202e\x07")
 
-    leader, follower = pty.openpty()
-    try:
-        process = subprocess.Popen([*BUZZ, *options], stdout=follower, stderr=follower, cwd=work, env=environment)
-        os.close(follower)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(leader, 65536)
-            except OSError:  # nobody has the terminal open any more
-                break
-        assert process.wait(DEADLINE_S) == 0
-    finally:
-        os.close(leader)
-    text = shown.decode("utf-8")
+    code, text = on_a_terminal(*options, environment=environment, work=work)
+    assert code == 0
     assert "Told \\x1b[31mred\\x9b2J \\u202eback\\x07." in text
     assert "Hello \\x1b[2J" in text
     assert "left out hostile/left-out: its `when` raised an error: ValueError: \\x1b[31mred" in text
