@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from buzz_author.events import Retrying, TextDelta, ToolCalled, ToolReturned, TurnEnded, TurnStarted
+from buzz_author.events import Compacted, Retrying, TextDelta, ToolCalled, ToolReturned, TurnEnded, TurnStarted
 from tests.harnesses.conformance import SYSTEM_PROMPT, Kind, Stage, end_of_newest_user_message
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +83,31 @@ async def test_a_turn_is_told_from_its_start_to_its_end(stage: Stage) -> None:
     assert (returned.call, returned.is_error) == (called.call, True)
     assert "nothing" in returned.text
     assert talk.session.native_id is not None
+
+
+@pytest.mark.req("HAR-03")
+async def test_a_reply_of_megabytes_comes_back_to_the_byte(stage: Stage) -> None:
+    talk = await stage.open()
+    text = "rehearse: echo\n" + 'line\N{LINE SEPARATOR}two, \N{HONEYBEE} and \\ and "quotes" \t\n' * 60_000
+    ended = await talk.ask(attrs.evolve(talk.composed("x"), message=text, text=text))
+    assert ended.error is None
+    assert ended.reply == text
+    assert len(text.encode()) > 2 * 1024 * 1024
+
+
+@pytest.mark.req("HAR-03", "TRN-07")
+async def test_after_a_compaction_the_next_turn_carries_its_whole_text(stage: Stage) -> None:
+    talk = await stage.open()
+    # The texts are bare: an event in them would be the newest one of the program's request for a summary, too.
+    for text in ("Something to remember.", "And something else."):
+        await talk.ask(attrs.evolve(talk.composed("x"), message=text, text=text))
+    too_large = "rehearse: fail 413"  # says the model, so the program replaces its history by a summary
+    turn = await talk.send(attrs.evolve(talk.composed("x"), message=too_large, text=too_large))
+    await talk.until(Compacted, turn=turn)
+    await talk.until(TurnEnded, turn=turn)
+    again = talk.composed("After it.")
+    assert (await talk.ask(again)).status == "completed"
+    assert end_of_newest_user_message(stage.requests()[-1]) == again.text
 
 
 @pytest.mark.req("HAR-03")
