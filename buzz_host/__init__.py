@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from buzz_host.services.host import Host
 
-__all__ = ["Host"]
+__all__ = ["VERSION", "Host"]
+
+# The version that `pyproject.toml` says; read from there it would cost more than a command that asks a running host.
+VERSION: Final = "0.1.0"
 
 
 def __getattr__(name: str) -> object:

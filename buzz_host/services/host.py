@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from buzz_host.sessions.session import Session
     from buzz_host.store import Store
 
+
+class NoWayToModel(BuzzError):
+    """A session could not reach a model: no variable that gives access is set, and no endpoint was named."""
+
+
 DEFAULT_HARNESS: Final = "claude"
 Trigger = Literal["message", "steer"]
 # A preview belongs to no session and becomes no turn; its ids are this, so that the same preview is the same value.
@@ -108,16 +113,24 @@ class Host:
         return self._opened
 
     async def preview(
-        self, message: str, *, agent: str | None = None, harness: str | None = None, trigger: Trigger = "message"
+        self,
+        message: str,
+        *,
+        agent: str | None = None,
+        harness: str | None = None,
+        trigger: Trigger = "message",
+        here: Path | str | None = None,
     ) -> Preview:
         """The exact text that the next turn would carry, and why; nothing is started, sent or recorded.
 
-        `trigger` is `message` for a person's message, `steer` for one that joins a running turn. Raises `BuzzError` for
-        an agent or a harness that is not there.
+        `trigger` is `message` for a person's message, `steer` for one that joins a running turn. `here` is the working
+        directory where the agent's file names none (this process's own). Raises `BuzzError` for an agent or a harness
+        that is not there.
         """
         spec = self._agent(agent)
         kind = await self._harness(harness, spec)
-        taken = await self._snapshot(spec, kind, self._cwd(spec), notes="show" if trigger == "message" else "leave")
+        cwd = self._cwd(spec, here=here)
+        taken = await self._snapshot(spec, kind, cwd, notes="show" if trigger == "message" else "leave")
         shape = self._shape(NO_TURN, taken.snapshot.agent, spec)
         turn = compose(
             turn_id=NO_TURN,
@@ -151,13 +164,15 @@ class Host:
         record: Path | str | None = None,
         resume: str | None = None,
         cwd: Path | str | None = None,
+        here: Path | str | None = None,
     ) -> AsyncIterator[Session]:
         """A session with an agent for as long as the block lasts.
 
         `harness` defaults to what the agent's file says, else `claude`. `model_url` is an endpoint to use instead of
         the provider's; `rehearse` uses a model server of our own on loopback, which calls no model, and `record` has it
-        append each request to a file. `resume` is the id of an earlier session, or the beginning of one. Raises
-        `BuzzError` in one line where something is missing; `SessionInUse` where another process drives the session.
+        append each request to a file. `resume` is the id of an earlier session, or the beginning of one. `cwd` is the
+        working directory, whatever the agent's file says; `here` is it where that says nothing (this process's own).
+        Raises `BuzzError` in one line where something is missing; `SessionInUse` where somebody drives the session.
         """
         from buzz_host.rehearsal import Rehearsal
         from buzz_host.sessions.lease import Lease
@@ -168,8 +183,9 @@ class Host:
             known = self._resumed(resume, agent, harness)
             spec = self._agent(known.agent if known else agent)
             kind = await self._harness(known.harness if known else harness, spec)
-            folder = known.cwd if known else self._cwd(spec, cwd)
+            folder = known.cwd if known else self._cwd(spec, cwd, here)
             _must_reach_a_model(kind, model_url, rehearse=rehearse, record=record)
+            await _must_be_installed(kind)
             identifier = known.id if known else str(uuid4())
             stack.enter_context(Lease.take(self.home, identifier))
             rehearsal = None
@@ -285,8 +301,8 @@ class Host:
         await self.plugins.refresh()
         return self.plugins.harness(named or spec.harness or DEFAULT_HARNESS)
 
-    def _cwd(self, spec: AgentSpec, given: Path | str | None = None) -> Path:
-        folder = Path(given) if given is not None else spec.cwd or Path.cwd()
+    def _cwd(self, spec: AgentSpec, given: Path | str | None = None, here: Path | str | None = None) -> Path:
+        folder = Path(given) if given is not None else spec.cwd or (Path(here) if here is not None else Path.cwd())
         folder = folder.expanduser().absolute()
         if not folder.is_dir():
             raise BuzzError(
@@ -306,13 +322,19 @@ class Host:
                 raise BuzzError(f"session {known.id} belongs to {what} '{is_}', not '{asked}': leave --{what} out")
         return known
 
+    async def sweep(self) -> None:
+        """End what a host that was killed may have left behind. The first session does it as well."""
+        from buzz_host.processes import sweep
+
+        await asyncio.to_thread(sweep, self._run_folder())
+
     async def _processes(self) -> Children:
         if self._children is None:
-            from buzz_host.processes import Children, sweep
+            await self.sweep()
+        if self._children is None:  # another session may have come first meanwhile
+            from buzz_host.processes import Children
 
-            folder = self._run_folder()
-            await asyncio.to_thread(sweep, folder)
-            self._children = Children(folder)
+            self._children = Children(self._run_folder())
         return self._children
 
     def _run_folder(self) -> Path:
@@ -330,6 +352,13 @@ class Host:
         )
 
 
+async def _must_be_installed(kind: Harness) -> None:
+    """Refuse a session whose program is not here, before anything is recorded."""
+    probe = await kind.probe()
+    if probe.fault is not None:
+        raise BuzzError(f"{kind.title} cannot run here: {probe.fault}")
+
+
 def _must_reach_a_model(kind: Harness, model_url: str | None, *, rehearse: bool, record: Path | str | None) -> None:
     """Refuse, before anything is started, a session that could not reach a model."""
     if rehearse and model_url is not None:
@@ -339,7 +368,7 @@ def _must_reach_a_model(kind: Harness, model_url: str | None, *, rehearse: bool,
     variables = kind.capabilities.key_variables
     if rehearse or model_url is not None or not variables or any(os.environ.get(each) for each in variables):
         return
-    raise BuzzError(
+    raise NoWayToModel(
         f"{kind.title} has no way to a model: set {' or '.join(variables)}, or give --model-url URL, "
         "or --rehearse to try without a model"
     )

@@ -45,6 +45,7 @@ class LivePlugins:
         self._found = Discovery()
         self._seen: tuple[Signature, object] | None = None
         self._late: tuple[PluginFault, ...] = ()
+        self._looking = asyncio.Lock()
 
     async def start(self) -> None:
         """Find the plugins and start those that are on; waits for them 2 s at most (PLG-02)."""
@@ -54,7 +55,14 @@ class LivePlugins:
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Bring what runs in line with `buzz.toml` and the plugin folder, if either has changed; cheap if not."""
+        """Bring what runs in line with `buzz.toml` and the plugin folder, if either has changed; cheap if not.
+
+        Of several that ask at once one looks; the others wait for what it finds.
+        """
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         seen = (signature(self._home), _folder_signature(self._home.plugins))
         if seen != self._seen:
             self.enablement.refresh()
@@ -87,7 +95,8 @@ class LivePlugins:
 
     def faults(self) -> tuple[PluginFault, ...]:
         """What is wrong with plugins now: those that cannot be used, that failed, or that are late."""
-        return (*self._found.faults, *self._running.faults(), *self._late)
+        # An overdue clean-up is both a fault and a reason for being late.
+        return tuple(dict.fromkeys((*self._found.faults, *self._running.faults(), *self._late)))
 
     def standings(self, agent: str) -> tuple[PluginStanding, ...]:
         """How each plugin stands towards `agent`, by id."""
@@ -105,7 +114,7 @@ class LivePlugins:
         """The harnesses of the active plugins, by id; the first plugin, by id, wins where two offer one."""
         offered: dict[str, Harness] = {}
         for each in self.contributions.snapshot(HARNESSES):
-            offered.setdefault(each.value.id, each.value)
+            offered.setdefault(each.id, each.value)
         return offered
 
     def _standing(self, source: PluginSource, status: PluginStatus | None, agent: str) -> PluginStanding:

@@ -1,0 +1,353 @@
+"""The calls that a face can make, one class each: its name, its arguments, what answers it, the type of the answer.
+
+`connect` carries a call to the running host, or answers it in this process; both run the same `answer`, so they cannot
+disagree. What answers is imported when it is needed: a client that asks a host imports none of it.
+
+A new call is a class here and its place in `CALLS`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
+
+import attrs
+
+if TYPE_CHECKING:
+    from buzz_author.errors import PluginFault
+    from buzz_host.ledger.verify import Break
+    from buzz_host.ledger.views import PluginRow, TurnRow, TurnView
+    from buzz_host.plugins.linking import Linked, Removed
+    from buzz_host.services.audit import Verification
+    from buzz_host.services.harnesses import HarnessView
+    from buzz_host.services.host import Host
+    from buzz_host.services.plugins import PluginTroubles, PluginView, Switched
+    from buzz_host.sessions.turn_text import Preview
+    from buzz_host.settings import Home
+
+T = TypeVar("T")
+E = TypeVar("E")
+
+
+class Call(Generic[T]):
+    """What all calls share. `name` is the call's on the socket."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def answer_type() -> object:
+        """The type of the answer, for reading it off the socket."""
+
+
+class HostCall(Call[T]):
+    """A call that needs a host whose plugins run."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def answer(self, host: Host) -> T:
+        """The answer of `host`. Raises `BuzzError`."""
+
+
+class HomeCall(Call[T]):
+    """A call that needs the files of a home alone; it may block, so a host answers it on a thread."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def answer(self, home: Home) -> T:
+        """The answer for `home`. Raises `BuzzError`."""
+
+
+class TellingCall(Call[T], Generic[T, E]):
+    """A `HomeCall` that tells what it meets on its way to the answer."""
+
+    __slots__ = ()
+
+    @staticmethod
+    @abstractmethod
+    def told_type() -> object:
+        """The type of what it tells."""
+
+    @abstractmethod
+    def answer(self, home: Home, tell: Callable[[E], None]) -> T:
+        """The answer for `home`; `tell` is called from the thread that answers. Raises `BuzzError`."""
+
+
+@attrs.frozen(kw_only=True)
+class PreviewTurn(HostCall["Preview"]):
+    """The text of the next turn. `here` is the folder that the person is in: the working directory where the agent's
+    file names none."""
+
+    name = "preview"
+    message: str
+    here: str
+    agent: str | None = None
+    harness: str | None = None
+    trigger: Literal["message", "steer"] = "message"
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.sessions.turn_text import Preview
+
+        return Preview
+
+    async def answer(self, host: Host) -> Preview:
+        return await host.preview(
+            self.message, agent=self.agent, harness=self.harness, trigger=self.trigger, here=Path(self.here)
+        )
+
+
+@attrs.frozen(kw_only=True)
+class ListPlugins(HostCall["tuple[PluginView, ...]"]):
+    """Every plugin as it stands towards `agent` (None: the default agent)."""
+
+    name = "plugins.list"
+    agent: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.services.plugins import PluginView
+
+        return tuple[PluginView, ...]
+
+    async def answer(self, host: Host) -> tuple[PluginView, ...]:
+        from buzz_host.services.plugins import plugin_views
+
+        await host.plugins.refresh()
+        return plugin_views(host, self.agent)
+
+
+@attrs.frozen(kw_only=True)
+class ShowPlugin(HostCall["PluginView"]):
+    """One plugin as it stands towards `agent`."""
+
+    name = "plugins.show"
+    plugin: str
+    agent: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.services.plugins import PluginView
+
+        return PluginView
+
+    async def answer(self, host: Host) -> PluginView:
+        from buzz_host.services.plugins import plugin_view
+
+        await host.plugins.refresh()
+        return plugin_view(host, self.plugin, self.agent)
+
+
+@attrs.frozen(kw_only=True)
+class PluginErrors(HostCall["PluginTroubles"]):
+    """What is wrong with plugins now."""
+
+    name = "plugins.errors"
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.services.plugins import PluginTroubles
+
+        return PluginTroubles
+
+    async def answer(self, host: Host) -> PluginTroubles:
+        from buzz_host.services.plugins import troubles
+
+        await host.plugins.refresh()
+        return troubles(host)
+
+
+@attrs.frozen(kw_only=True)
+class SwitchPlugin(HomeCall["Switched"]):
+    """Switch a plugin on or off, for everybody or for `agent` alone."""
+
+    name = "plugins.switch"
+    plugin: str
+    on: bool
+    agent: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.services.plugins import Switched
+
+        return Switched
+
+    def answer(self, home: Home) -> Switched:
+        from buzz_host.services.plugins import switch
+
+        return switch(home, self.plugin, on=self.on, agent=self.agent)
+
+
+@attrs.frozen(kw_only=True)
+class LinkPlugin(HomeCall["Linked"]):
+    """Link the plugin at `path`, which is absolute, into the home."""
+
+    name = "plugins.link"
+    path: str
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.plugins.linking import Linked
+
+        return Linked
+
+    def answer(self, home: Home) -> Linked:
+        from buzz_host.plugins.linking import link
+
+        return link(home, Path(self.path))
+
+
+@attrs.frozen(kw_only=True)
+class RemovePlugin(HomeCall["Removed"]):
+    """Take a plugin out of the home; its files are kept."""
+
+    name = "plugins.remove"
+    plugin: str
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.plugins.linking import Removed
+
+        return Removed
+
+    def answer(self, home: Home) -> Removed:
+        from buzz_host.plugins.linking import remove
+
+        return remove(home, self.plugin)
+
+
+@attrs.frozen
+class Harnesses:
+    """The harnesses of a home, and the faults of plugins, of which one may be why a harness is missing."""
+
+    views: tuple[HarnessView, ...]
+    faults: tuple[PluginFault, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ListHarnesses(HostCall[Harnesses]):
+    """Which programs are here, and what they carry."""
+
+    name = "harnesses.list"
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_author.errors import PluginFault
+        from buzz_host.services.harnesses import HarnessView
+
+        return attrs.resolve_types(Harnesses, localns={"HarnessView": HarnessView, "PluginFault": PluginFault})
+
+    async def answer(self, host: Host) -> Harnesses:
+        from buzz_host.services.harnesses import harness_faults, harness_views
+
+        await host.plugins.refresh()
+        return Harnesses(await harness_views(host), harness_faults(host))
+
+
+@attrs.frozen(kw_only=True)
+class AuditTurns(HomeCall["tuple[TurnRow, ...]"]):
+    """The newest turns, newest first."""
+
+    name = "audit.turns"
+    limit: int
+    agent: str | None = None
+    session: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.ledger.views import TurnRow
+
+        return tuple[TurnRow, ...]
+
+    def answer(self, home: Home) -> tuple[TurnRow, ...]:
+        from buzz_host.services.audit import Audit
+
+        return Audit(home).turns(agent=self.agent, session=self.session, limit=self.limit)
+
+
+@attrs.frozen(kw_only=True)
+class AuditTurn(HomeCall["TurnView"]):
+    """One turn whole, by its id or the beginning of it."""
+
+    name = "audit.turn"
+    turn: str
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.ledger.views import TurnView
+
+        return TurnView
+
+    def answer(self, home: Home) -> TurnView:
+        from buzz_host.services.audit import Audit
+
+        return Audit(home).turn(self.turn)
+
+
+@attrs.frozen(kw_only=True)
+class AuditPlugin(HomeCall["tuple[PluginRow, ...]"]):
+    """What one plugin told, turn by turn, newest first."""
+
+    name = "audit.plugin"
+    plugin: str
+    limit: int
+    agent: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.ledger.views import PluginRow
+
+        return tuple[PluginRow, ...]
+
+    def answer(self, home: Home) -> tuple[PluginRow, ...]:
+        from buzz_host.services.audit import Audit
+
+        return Audit(home).plugin(self.plugin, agent=self.agent, limit=self.limit)
+
+
+@attrs.frozen(kw_only=True)
+class VerifyLedger(TellingCall["Verification", "Break"]):
+    """Go through the whole ledger, telling each break as it is met."""
+
+    name = "audit.verify"
+    head: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.services.audit import Verification
+
+        return Verification
+
+    @staticmethod
+    def told_type() -> object:
+        from buzz_host.ledger.verify import Break
+
+        return Break
+
+    def answer(self, home: Home, tell: Callable[[Break], None]) -> Verification:
+        from buzz_host.services.audit import Audit
+
+        return Audit(home).verify(self.head, tell)
+
+
+_ALL: Final[tuple[type[Call[Any]], ...]] = (
+    PreviewTurn,
+    ListPlugins,
+    ShowPlugin,
+    PluginErrors,
+    SwitchPlugin,
+    LinkPlugin,
+    RemovePlugin,
+    ListHarnesses,
+    AuditTurns,
+    AuditTurn,
+    AuditPlugin,
+    VerifyLedger,
+)
+CALLS: Final[Mapping[str, type[Call[Any]]]] = MappingProxyType({each.name: each for each in _ALL})

@@ -1,0 +1,85 @@
+"""The services of a home, answered in this process: a host for as long as one call takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from buzz_host.services.calls import HomeCall, HostCall, TellingCall
+
+if TYPE_CHECKING:
+    from buzz_host.services.session_calls import Interruptible, OpenSession
+    from buzz_host.sessions.session import Session
+    from buzz_host.sessions.turn_text import Event
+    from buzz_host.settings import Home
+
+T = TypeVar("T")
+E = TypeVar("E")
+
+
+class Local:
+    """`Services` without a running host."""
+
+    def __init__(self, home: Home, plugins: Sequence[Path | str] = ()) -> None:
+        self._home = home
+        self._plugins = plugins
+
+    def ask(self, call: HostCall[T] | HomeCall[T]) -> T:
+        """The answer to `call`."""
+        return call.answer(self._home) if isinstance(call, HomeCall) else asyncio.run(self._asked(call))
+
+    def follow(self, call: TellingCall[T, E], take: Callable[[E], None]) -> T:
+        """The answer to `call`; `take` gets what it tells on the way."""
+        return call.answer(self._home, take)
+
+    def run(self, opening: OpenSession, message: str, take: Callable[[Event], None], stoppable: Interruptible) -> str:
+        """One turn in a session of its own."""
+        try:
+            return asyncio.run(self._ran(opening, message, take, stoppable))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    async def _asked(self, call: HostCall[T]) -> T:
+        from buzz_host.services.host import Host
+
+        async with Host(self._home.root, plugins=self._plugins) as host:
+            return await call.answer(host)
+
+    async def _ran(
+        self, opening: OpenSession, message: str, take: Callable[[Event], None], stoppable: Interruptible
+    ) -> str:
+        from buzz_host.services.host import Host
+
+        async with Host(self._home.root, plugins=self._plugins) as host, opening.opened(host) as session:
+            with stoppable(*_ways_to_stop(session)):
+                async with session.turn(message) as events:
+                    async for event in events:
+                        take(event)
+            return session.id
+
+
+def _ways_to_stop(session: Session) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Interrupt the turn of `session`, or leave it: cancel this task. Both may be called from a signal handler."""
+    loop = asyncio.get_running_loop()
+    command = asyncio.current_task()
+    interrupting: list[asyncio.Task[None]] = []
+
+    def interrupt() -> None:
+        loop.call_soon_threadsafe(lambda: interrupting.append(loop.create_task(session.interrupt())))
+
+    def leave() -> None:
+        if command is not None:
+            loop.call_soon_threadsafe(command.cancel)
+
+    return interrupt, leave
