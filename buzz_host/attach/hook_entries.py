@@ -1,7 +1,7 @@
 """Our hook entries in a Claude Code settings file: put in as one insertion, taken out again without a trace.
 
 Pure text to text. `insert` adds one group to `hooks.UserPromptSubmit`, beside whatever hooks are there, and tells what
-it inserted, word for word. `remove` takes that out again if it still stands there word for word; where somebody rewrote the file
+it inserted, word for word. `remove` takes that out again if it still stands there so; where somebody rewrote the file
 meanwhile, it takes out the group by what it is, and the containers that we made if nobody else uses them (AUT-03).
 """
 
@@ -57,7 +57,7 @@ class HookEntries:
 
 @attrs.frozen
 class Inserted:
-    """A settings text with our entries in it. `inserted` is what was added, as one piece; `made` what it had to make."""
+    """A settings text with our entries in it. `inserted` was added, as one piece; `made` says what had to be made."""
 
     text: str
     inserted: str

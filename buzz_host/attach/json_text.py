@@ -1,8 +1,8 @@
 """Where things stand in a JSON file that belongs to somebody else, so that it can be edited without being rewritten.
 
 Reading gives the places of an object's members and an array's elements in the text itself. An edit is then one
-insertion or a few deletions; every other byte stays: comments, order, spacing, line ends, a byte-order mark, a missing last line
-end. Comments and trailing commas are read as well, since people write them, although not every program does.
+insertion or a few deletions; every other byte stays: comments, order, spacing, line ends, a byte-order mark, a missing
+last line end. Comments and trailing commas are read as well: people write them, although not every program reads them.
 """
 
 from __future__ import annotations

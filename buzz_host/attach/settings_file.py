@@ -63,8 +63,18 @@ class SettingsFile:
         except UnicodeDecodeError as error:
             raise SettingsFileError(f"{self.path}: is not UTF-8 (byte {error.start}): save it as UTF-8") from None
 
-    def replace(self, text: str) -> tuple[Path, ...]:
-        """Put `text` in its place, on disk when this returns; gives the folders that had to be made, outermost first.
+    @property
+    def missing_folders(self) -> tuple[Path, ...]:
+        """The folders that would have to be made for the file, outermost first."""
+        missing: list[Path] = []
+        folder = self.place.parent
+        while not folder.is_dir() and folder != folder.parent:
+            missing.append(folder)
+            folder = folder.parent
+        return tuple(reversed(missing))
+
+    def replace(self, text: str) -> None:
+        """Put `text` in its place, on disk when this returns; folders that are missing are made.
 
         Raises `SettingsFileError`, and leaves everything as it was, where the file is read-only, its folder may not be
         written, or its content has changed since it was read.
@@ -72,7 +82,9 @@ class SettingsFile:
         made: list[Path] = []
         try:
             self._must_be_writable()
-            made = _make_folders(self.place.parent)
+            for folder in self.missing_folders:
+                folder.mkdir()
+                made.append(folder)
             self._put(text.encode("utf-8"))
         except (OSError, SettingsFileError) as error:
             for folder in reversed(made):
@@ -82,7 +94,6 @@ class SettingsFile:
             raise SettingsFileError(
                 f"{self.path}: could not be written ({_reason(error)}); nothing was changed"
             ) from None
-        return tuple(made)
 
     def delete(self) -> None:
         """Remove the file. Raises `SettingsFileError`."""
@@ -133,23 +144,6 @@ class SettingsFile:
     def _must_be_unchanged(self) -> None:
         if SettingsFile.read(self.path).octets != self.octets:
             raise SettingsFileError(f"{self.path}: was changed by somebody else just now: try again")
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    missing: list[Path] = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    made: list[Path] = []
-    try:
-        for each in reversed(missing):
-            each.mkdir()
-            made.append(each)
-    except OSError:
-        for each in reversed(made):
-            each.rmdir()
-        raise
-    return made
 
 
 def _sync_folder(folder: Path) -> None:
