@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from buzz_host.cli.asking import ask
 from buzz_host.cli.endings import EXIT_FAILED
 from buzz_host.cli.options import home_option, home_path, json_option
 from buzz_host.cli.output import print_json
@@ -13,7 +14,6 @@ from buzz_host.cli.output import print_json
 if TYPE_CHECKING:
     from buzz_host.ledger.verify import Break
     from buzz_host.ledger.views import PluginRow
-    from buzz_host.services.audit import Audit
 
 TURNS_SHOWN = 50
 limit_option = click.option(
@@ -39,7 +39,9 @@ def audit() -> None:
 @home_option
 def turns(agent: str | None, session: str | None, limit: int, as_json: bool) -> None:
     """The turns, newest first."""
-    rows = _audit().turns(agent=agent, session=session, limit=limit)
+    from buzz_host.services.calls import AuditTurns
+
+    rows = ask(AuditTurns(agent=agent, session=session, limit=limit))
     if as_json:
         from buzz_host.services.audit import row_json
 
@@ -82,7 +84,9 @@ def show(turn: str, as_json: bool) -> None:
 
     With --json, the event `turn_started` again, from disk, with how it ended.
     """
-    found = _audit().turn(turn)
+    from buzz_host.services.calls import AuditTurn
+
+    found = ask(AuditTurn(turn=turn))
     if as_json:
         from buzz_host.services.audit import turn_json
 
@@ -104,8 +108,9 @@ def show(turn: str, as_json: bool) -> None:
 def why(turn: str, as_json: bool) -> None:
     """For each plugin, whether its instructions were part of a turn, and if not, why."""
     from buzz_host.services.audit import verdicts
+    from buzz_host.services.calls import AuditTurn
 
-    rows = verdicts(_audit().turn(turn))
+    rows = verdicts(ask(AuditTurn(turn=turn)))
     if as_json:
         import attrs
 
@@ -144,7 +149,9 @@ def why(turn: str, as_json: bool) -> None:
 @home_option
 def plugin(name: str, agent: str | None, limit: int, as_json: bool) -> None:
     """What one plugin told which agent, turn by turn, newest first; or why it did not."""
-    rows = _audit().plugin(name, agent=agent, limit=limit)
+    from buzz_host.services.calls import AuditPlugin
+
+    rows = ask(AuditPlugin(plugin=name, agent=agent, limit=limit))
     if as_json:
         from buzz_host.services.audit import plugin_json
 
@@ -181,7 +188,11 @@ def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
 
             click.echo(printable_line(str(found)))
 
-    result = _audit().verify(head, report)
+    from buzz_host.services.calls import VerifyLedger
+    from buzz_host.services.connect import connect
+
+    with connect(home_path()) as services:
+        result = services.follow(VerifyLedger(head=head), report)
     if as_json:
         print_json({"event": "verified", "entries": result.entries, "head": result.head, "breaks": result.breaks})
     else:
@@ -192,13 +203,6 @@ def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
         click.echo(f"the ledger is {verdict}: {entries}, head {result.head or 'none'}")
     if result.breaks:
         ctx.exit(EXIT_FAILED)
-
-
-def _audit() -> Audit:
-    from buzz_host.services.audit import Audit
-    from buzz_host.settings import Home
-
-    return Audit(Home.resolve(home_path()))
 
 
 def _draw_plugin(rows: tuple[PluginRow, ...]) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from buzz_host.cli.options import home_option, home_path, json_option
+from buzz_host.cli.asking import ask
+from buzz_host.cli.options import home_option, json_option
 from buzz_host.cli.output import note, print_json
 
 if TYPE_CHECKING:
-    from buzz_author.errors import PluginFault
     from buzz_host.services.harnesses import HarnessView
 
 
@@ -26,27 +25,21 @@ def harness() -> None:
 @home_option
 def list_harnesses(as_json: bool) -> None:
     """Which programs are here, at which version, and what they carry."""
-    views, faults = asyncio.run(_views())
+    from buzz_host.services.calls import ListHarnesses
+
+    found = ask(ListHarnesses())
     if as_json:
-        for view in views:
+        for view in found.views:
             print_json(_row(view))
         return
-    _draw(views)
+    _draw(found.views)
     from buzz_host.cli.wording import cut
     from buzz_host.terminal import printable_line
 
-    for fault in faults:
+    for fault in found.faults:
         note(
             f"fault of {printable_line(fault.plugin)} in {printable_line(fault.phase)}: {cut(fault.message)}", fg="red"
         )
-
-
-async def _views() -> tuple[tuple[HarnessView, ...], tuple[PluginFault, ...]]:
-    from buzz_host.services.harnesses import harness_faults, harness_views
-    from buzz_host.services.host import Host
-
-    async with Host(home_path()) as host:
-        return await harness_views(host), harness_faults(host)
 
 
 def _row(view: HarnessView) -> dict[str, Any]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from buzz_host.cli import plugin_writing
-from buzz_host.cli.options import home_option, home_path, json_option
+from buzz_host.cli.asking import ask
+from buzz_host.cli.options import home_option, json_option
 from buzz_host.cli.output import print_json
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from buzz_host.plugins.sources import PluginSource
-    from buzz_host.services.calls import HomeCall, HostCall
     from buzz_host.services.plugins import PluginTroubles, PluginView, Switched
-
-T = TypeVar("T")
 
 for_agent = click.option("--agent", metavar="NAME", help="As it stands towards this agent (else the default agent).")
 only_for_agent = click.option("--agent", metavar="NAME", help="For this agent alone (else for all).")
@@ -48,7 +46,7 @@ def list_plugins(agent: str | None, as_json: bool) -> None:
     """All plugins, and what the next turn makes of them."""
     from buzz_host.services.calls import ListPlugins
 
-    views = _asked(ListPlugins(agent=agent))
+    views = ask(ListPlugins(agent=agent))
     if as_json:
         for view in views:
             print_json(_summary(view))
@@ -82,7 +80,7 @@ def info(name: str, agent: str | None, as_json: bool) -> None:
     """Everything about one plugin."""
     from buzz_host.services.calls import ShowPlugin
 
-    view = _asked(ShowPlugin(plugin=name, agent=agent))
+    view = ask(ShowPlugin(plugin=name, agent=agent))
     if as_json:
         print_json({**_summary(view), **_details(view)})
         return
@@ -118,7 +116,7 @@ def errors(as_json: bool) -> None:
     """What is wrong with plugins now: finding, loading, starting."""
     from buzz_host.services.calls import PluginErrors
 
-    found = _asked(PluginErrors())
+    found = ask(PluginErrors())
     if as_json:
         for fault in found.faults:
             print_json(
@@ -140,18 +138,11 @@ for _command in plugin_writing.COMMANDS:
     plugin.add_command(_command)
 
 
-def _asked(call: HostCall[T] | HomeCall[T]) -> T:
-    from buzz_host.services.connect import connect
-
-    with connect(home_path()) as services:
-        return services.ask(call)
-
-
 def _switch(ctx: click.Context, name: str, agent: str | None, *, on: bool, as_json: bool) -> None:
     from buzz_host.cli.endings import EXIT_FAILED
     from buzz_host.services.calls import SwitchPlugin
 
-    now = _asked(SwitchPlugin(plugin=name, on=on, agent=agent))
+    now = ask(SwitchPlugin(plugin=name, on=on, agent=agent))
     if as_json:
         print_json(
             {

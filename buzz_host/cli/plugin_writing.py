@@ -7,8 +7,9 @@ from typing import Final
 
 import click
 
+from buzz_host.cli.asking import ask
 from buzz_host.cli.endings import EXIT_MISTAKE
-from buzz_host.cli.options import home_option, home_path, json_option
+from buzz_host.cli.options import home_option, json_option
 from buzz_host.cli.output import note, print_json
 
 folder_type: Final = click.Path(path_type=Path)
@@ -23,11 +24,11 @@ def install(linked: bool, path: Path, as_json: bool) -> None:
     """Add the plugin at PATH, a folder or a .py file, to this home."""
     if not linked:
         raise click.UsageError("only `install --link PATH` is there in this version: it uses the plugin in place")
-    from buzz_host.plugins.linking import link
-    from buzz_host.settings import Home
+    from buzz_host.services.calls import LinkPlugin
+    from buzz_host.services.connect import from_here
     from buzz_host.terminal import printable_line
 
-    made = link(Home.resolve(home_path()), path)
+    made = ask(LinkPlugin(path=from_here(path)))
     if as_json:
         print_json(
             {
@@ -52,11 +53,10 @@ def install(linked: bool, path: Path, as_json: bool) -> None:
 @home_option
 def remove(name: str, as_json: bool) -> None:
     """Take a plugin out of this home; its files are kept."""
-    from buzz_host.plugins.linking import remove as take_out
-    from buzz_host.settings import Home
+    from buzz_host.services.calls import RemovePlugin
     from buzz_host.terminal import printable_line
 
-    gone = take_out(Home.resolve(home_path()), name)
+    gone = ask(RemovePlugin(plugin=name))
     if as_json:
         print_json({"plugin": gone.name, "was_link": gone.was_link, "kept": str(gone.kept), "from": "the next turn"})
     else:

@@ -5,9 +5,8 @@ With --json, each event is one line of stdout. Ctrl-C interrupts the turn, which
 
 from __future__ import annotations
 
-import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from buzz_host.cli.options import agent_option, harness_option, home_option, hom
 
 if TYPE_CHECKING:
     from buzz_host.cli.replies import Replies
-    from buzz_host.sessions.session import Session
 
 
 @click.command()
@@ -57,57 +55,47 @@ def run(
     """
     from buzz_host.cli.messages import message_from
     from buzz_host.cli.replies import EventLines, ReplyText
+    from buzz_host.services.connect import connect, from_here, here
+    from buzz_host.services.session_calls import OpenSession
 
     message = message_from(text)
     replies: Replies = EventLines() if as_json else ReplyText()
-
-    async def turn() -> None:
-        from buzz_host.services.host import Host
-
-        async with (
-            Host(home_path(), plugins=plugins) as host,
-            host.session(
-                agent=agent, harness=harness, model_url=model_url, rehearse=rehearse, record=record, resume=resume
-            ) as session,
-        ):
-            with _interruptible(session):
-                async with session.turn(message) as events:
-                    async for event in events:
-                        replies.take(event)
-        replies.finish(session.id)
-
+    opening = OpenSession(
+        here=here(),
+        agent=agent,
+        harness=harness,
+        model_url=model_url,
+        rehearse=rehearse,
+        record=from_here(record) if record is not None else None,
+        resume=resume,
+    )
     try:
-        asyncio.run(turn())
-    except asyncio.CancelledError:
+        with connect(home_path(), plugins) as services:
+            session = services.run(opening, message, replies.take, _stoppable)
+    except KeyboardInterrupt:
         raise Ending(EXIT_INTERRUPTED) from None
+    replies.finish(session)
     if replies.status != "completed":
         ctx.exit(EXIT_INTERRUPTED if replies.status == "interrupted" else EXIT_FAILED)
 
 
 @contextmanager
-def _interruptible(session: Session) -> Iterator[None]:
-    """The first Ctrl-C interrupts the turn, the second cancels the command, the third ends the process."""
-    loop = asyncio.get_running_loop()
-    command = asyncio.current_task()
-    interrupting: list[asyncio.Task[None]] = []
+def _stoppable(interrupt: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C interrupts the turn, the second leaves it, the third ends the process."""
+    ways = iter((interrupt, leave))
 
-    def pressed() -> None:
-        if not interrupting:
-            interrupting.append(loop.create_task(session.interrupt()))
-            return
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if command is not None:
-            command.cancel()
+    def pressed(number: int, frame: object) -> None:
+        way = next(ways)
+        if way is leave:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        way()
 
-    before = signal.getsignal(signal.SIGINT)
     try:
-        loop.add_signal_handler(signal.SIGINT, pressed)
-    except RuntimeError:  # not on the main thread: nobody's Ctrl-C arrives here
+        before = signal.signal(signal.SIGINT, pressed)
+    except ValueError:  # not on the main thread: nobody's Ctrl-C arrives here
         yield
         return
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, before)

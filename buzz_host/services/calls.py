@@ -8,13 +8,15 @@ A new call is a class here and its place in `CALLS`.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+from buzz_host.services.call import Call, HomeCall, HostCall, TellingCall
+from buzz_host.services.preview_call import PreviewTurn
 
 if TYPE_CHECKING:
     from buzz_author.errors import PluginFault
@@ -25,82 +27,27 @@ if TYPE_CHECKING:
     from buzz_host.services.harnesses import HarnessView
     from buzz_host.services.host import Host
     from buzz_host.services.plugins import PluginTroubles, PluginView, Switched
-    from buzz_host.sessions.turn_text import Preview
     from buzz_host.settings import Home
 
-T = TypeVar("T")
-E = TypeVar("E")
-
-
-class Call(Generic[T]):
-    """What all calls share. `name` is the call's on the socket."""
-
-    __slots__ = ()
-    name: ClassVar[str]
-
-    @staticmethod
-    @abstractmethod
-    def answer_type() -> object:
-        """The type of the answer, for reading it off the socket."""
-
-
-class HostCall(Call[T]):
-    """A call that needs a host whose plugins run."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    async def answer(self, host: Host) -> T:
-        """The answer of `host`. Raises `BuzzError`."""
-
-
-class HomeCall(Call[T]):
-    """A call that needs the files of a home alone; it may block, so a host answers it on a thread."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def answer(self, home: Home) -> T:
-        """The answer for `home`. Raises `BuzzError`."""
-
-
-class TellingCall(Call[T], Generic[T, E]):
-    """A `HomeCall` that tells what it meets on its way to the answer."""
-
-    __slots__ = ()
-
-    @staticmethod
-    @abstractmethod
-    def told_type() -> object:
-        """The type of what it tells."""
-
-    @abstractmethod
-    def answer(self, home: Home, tell: Callable[[E], None]) -> T:
-        """The answer for `home`; `tell` is called from the thread that answers. Raises `BuzzError`."""
-
-
-@attrs.frozen(kw_only=True)
-class PreviewTurn(HostCall["Preview"]):
-    """The text of the next turn. `here` is the folder that the person is in: the working directory where the agent's
-    file names none."""
-
-    name = "preview"
-    message: str
-    here: str
-    agent: str | None = None
-    harness: str | None = None
-    trigger: Literal["message", "steer"] = "message"
-
-    @staticmethod
-    def answer_type() -> object:
-        from buzz_host.sessions.turn_text import Preview
-
-        return Preview
-
-    async def answer(self, host: Host) -> Preview:
-        return await host.preview(
-            self.message, agent=self.agent, harness=self.harness, trigger=self.trigger, here=Path(self.here)
-        )
+__all__ = [
+    "CALLS",
+    "AuditPlugin",
+    "AuditTurn",
+    "AuditTurns",
+    "Call",
+    "HomeCall",
+    "HostCall",
+    "LinkPlugin",
+    "ListHarnesses",
+    "ListPlugins",
+    "PluginErrors",
+    "PreviewTurn",
+    "RemovePlugin",
+    "ShowPlugin",
+    "SwitchPlugin",
+    "TellingCall",
+    "VerifyLedger",
+]
 
 
 @attrs.frozen(kw_only=True)

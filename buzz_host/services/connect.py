@@ -17,7 +17,7 @@ from buzz_host.services.place import place_of
 from buzz_host.settings import Home
 
 if TYPE_CHECKING:
-    from buzz_host.services.calls import HomeCall, HostCall, TellingCall
+    from buzz_host.services.call import HomeCall, HostCall, TellingCall
     from buzz_host.services.session_calls import Interruptible, OpenSession
     from buzz_host.sessions.turn_text import Event
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from buzz_host.services.calls import HomeCall, HostCall, TellingCall
+from buzz_host.services.call import HomeCall, HostCall, TellingCall
 
 if TYPE_CHECKING:
     from buzz_host.services.session_calls import Interruptible, OpenSession

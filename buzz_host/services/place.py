@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -61,6 +59,8 @@ def socket_path(home: Home) -> Path:
     if _fits(inside):
         private_folder(home.folder(inside.parent))
         return inside
+    from hashlib import sha256
+
     name = f"{sha256(os.fsencode(home.root.resolve())).hexdigest()[:16]}.sock"
     for folder in _runtime_folders():
         if _fits(folder / name):
@@ -90,6 +90,8 @@ def private_folder(folder: Path) -> None:
 def _runtime_folders() -> list[Path]:
     named = os.environ.get(RUNTIME_VARIABLE, "")
     folders = [Path(named) / "buzz"] if named.startswith("/") and Path(named).is_dir() else []
+    import tempfile
+
     return [*folders, *(Path(each) / f"buzz-{os.geteuid()}" for each in dict.fromkeys((tempfile.gettempdir(), "/tmp")))]
 
 

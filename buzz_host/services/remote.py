@@ -32,6 +32,8 @@ GREETING_DEADLINE_S: Final = 5.0
 CHUNK_BYTES: Final = 256 * 1024
 # An answer of a host of ours may be the whole of a long turn; a request never is.
 ANSWER_MAX_BYTES: Final = 1024 * 1024 * 1024
+# An interrupted turn may take 15 s to come to rest, and its program 10 s to end.
+LEAVE_DEADLINE_S: Final = 30.0
 _RETRY_PAUSE_S: Final = 0.01
 
 T = TypeVar("T")
@@ -108,10 +110,18 @@ class Remote:
         opened: OpenedSession = structured(self._value(self._send(opening)), OpenedSession, "value")
         from buzz_host.sessions.turn_text import Event
 
-        turn = self._send(TakeTurn(session=opened.session, message=message))
-        with stoppable(lambda: self._interrupt(opened.session), self._leave):
-            self._value(turn, lambda told: take(structured(told, Event, "event")))
-        self._value(self._send(CloseSession(session=opened.session)))
+        try:
+            turn = self._send(TakeTurn(session=opened.session, message=message))
+            with stoppable(lambda: self._interrupt(opened.session), self._leave):
+                self._value(turn, lambda told: take(structured(told, Event, "event")))
+                # While this is waited for, the program comes to its end.
+                self._value(self._send(CloseSession(session=opened.session)))
+        except HostGone:
+            raise
+        except BaseException:
+            self._leave()
+            self._rest()
+            raise
         return opened.session
 
     def close(self) -> None:
@@ -145,7 +155,7 @@ class Remote:
             if "error" in said:
                 raise _raised(said["error"])
             if "event" in said:
-                if told is not None:
+                if told is not None and not self._left:
                     told(said["event"])
             elif said.get("id") == asked:
                 return said.get("value")
@@ -159,9 +169,17 @@ class Remote:
         self._send(InterruptSession(session=session))
 
     def _leave(self) -> None:
+        """Say that nobody is here any more: the host interrupts what runs, records it, and hangs up."""
         self._left = True
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def _rest(self) -> None:
+        """Wait until the host has hung up, for so long as it may take to interrupt a turn."""
+        self._socket.settimeout(LEAVE_DEADLINE_S)
+        with suppress(OSError, BuzzError):
+            for _ in self._lines():
+                pass
 
     def _lines(self) -> Iterator[Mapping[str, Any]]:
         while (said := self._line()) is not None:
