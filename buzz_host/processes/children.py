@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -35,6 +36,7 @@ _ASKED_SHARE: Final = 0.6
 _LAST_WAIT_S: Final = 1.0
 _PAUSE_S: Final = 0.01
 CLOSE_DEADLINE_S: Final = 10.0
+CLOSING: Final = "this host is closing: it starts no programs any more"
 
 _OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _KEEPER_PATH: Final = Path(keeper.__file__)
@@ -63,9 +65,16 @@ class ChildProcess:
     the program's own, negative for a signal.
     """
 
-    def __init__(self, process: AsyncioProcess, transport: asyncio.SubprocessTransport, owner: str) -> None:
+    def __init__(
+        self,
+        process: AsyncioProcess,
+        transport: asyncio.SubprocessTransport,
+        owner: str,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self._process = process
         self._transport = transport
+        self._loop = loop
         self.owner = owner
 
     @property
@@ -100,9 +109,15 @@ class ChildProcess:
     def kill(self) -> None:
         self._send(keeper.KILL_ALL_SIGNAL)
 
-    def close(self) -> None:
-        """Give back the pipes; what was not read is lost."""
-        self._transport.close()
+    async def let_go(self, deadline_s: float) -> None:
+        """The program is dead: collect it and give back the pipes; what was not read is lost."""
+        if self._loop is asyncio.get_running_loop():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), deadline_s)
+            self._transport.close()
+        else:
+            with contextlib.suppress(RuntimeError):  # that loop is closed
+                self._loop.call_soon_threadsafe(self._transport.close)
 
     def _send(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
@@ -122,27 +137,29 @@ class _Members:
         return (*self.keepers, *self.others)
 
 
+_counter = itertools.count(1)
 _reapers: set[Children] = set()
 """Those for which this process is a sub-reaper. It stops being one after the last: nobody else would collect here."""
 
 
 class Children:
-    """Starts programs and ends them with everything that they started. Used from one event loop.
+    """Starts programs and ends them with everything that they started.
 
-    `folder` is private to hosts of one home (mode 0700); this host keeps a folder of its own in it while it runs.
+    `folder` is private to hosts of one home (mode 0700); each of these keeps a folder of its own in it while it runs.
+    `spawn` may be called in any event loop, and its process belongs to that loop; `end` and `close` in any other.
     """
 
     def __init__(self, folder: Path, *, subreaper: bool = True) -> None:
         """`subreaper` False: leave the orphans of this process to the system, where another program embeds the host."""
-        self.marker: Final = keeper.host_marker()
+        self.marker: Final = f"{keeper.host_marker()}.{next(_counter)}"
         self._folder = folder / self.marker
         self._subreaper = subreaper
         self._children: set[ChildProcess] = set()
         self._orphans: dict[int, str] = {}
-        """What has lost its keeper: pid -> start time."""
+        """What has lost its keeper: pid -> start time. More than one thread may look after it."""
         self._forced: set[int] = set()
         """Keepers that were killed."""
-        self._launchers = 0
+        self._launchers = itertools.count(1)
         self._closed = False
 
     async def spawn(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, owner: str) -> ChildProcess:
@@ -167,8 +184,14 @@ class Children:
             cwd=cwd,
             env={**env, **self._marker_of(owner), keeper.KEEPER_VARIABLE: str(notes)},
         )
-        child = ChildProcess(AsyncioProcess(transport, protocol, loop), transport, owner)
-        self._children = {each for each in self._children if each.returncode is None} | {child}
+        child = ChildProcess(AsyncioProcess(transport, protocol, loop), transport, owner, loop)
+        if self._closed:  # meanwhile
+            child.kill()
+            await child.wait()
+            raise ProcessesClosed(CLOSING)
+        for ended in [each for each in self._children if each.returncode is not None]:
+            self._children.discard(ended)
+        self._children.add(child)
         return child
 
     def launcher(self, program: Path, owner: str, *, keep: Collection[str]) -> Path:
@@ -184,8 +207,7 @@ class Children:
         marker = {**self._marker_of(owner), keeper.KEEPER_VARIABLE: str(notes)}
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in marker.items())
         command = shlex.join([*self._keeper_argv(), ",".join(sorted(keep)) or "-", str(program)])
-        self._launchers += 1
-        path = self._folder / f"start-{self._launchers}"
+        path = self._folder / f"start-{next(self._launchers)}"
         path.write_text(f'#!/bin/sh\nexport {exports}\nexec {command} "$@"\n', encoding="utf-8")
         path.chmod(0o700)
         return path
@@ -214,15 +236,15 @@ class Children:
         for pid, started in list(self._orphans.items()):
             row = keeper.process(pid)
             if row is None or row.started != started:
-                del self._orphans[pid]
+                self._orphans.pop(pid, None)
             elif not row.zombie:
                 _kill(row)
             elif row.parent == os.getpid():
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-                del self._orphans[pid]
+                self._orphans.pop(pid, None)
             elif row.parent not in self._orphans and row.parent not in self._forced:  # the system collects it
-                del self._orphans[pid]
+                self._orphans.pop(pid, None)
 
     def _tend(self) -> None:
         """A keeper has ended. If it was killed, what it kept is an orphan now, and holds its pipes: end it at once."""
@@ -237,7 +259,7 @@ class Children:
     def _ready(self, owner: str) -> Path:
         """The folder of the keepers' notes, made on first need."""
         if self._closed:
-            raise ProcessesClosed("this host is closing: it starts no programs any more")
+            raise ProcessesClosed(CLOSING)
         if not _OWNER.fullmatch(owner):
             raise ValueError(f"not an owner of processes: {owner!r}; letters, digits and ._:- are allowed")
         notes = self._folder / "keepers"
@@ -285,9 +307,7 @@ class Children:
             self._force(self._members(owner))
             await self._gone(owner, last)
         for child in [each for each in self._children if owner in (None, each.owner)]:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.wait(), max(last - time.monotonic(), _LAST_WAIT_S))
-            child.close()
+            await child.let_go(max(last - time.monotonic(), _LAST_WAIT_S))
             self._children.discard(child)
         return tuple(row.pid for row in self._members(owner).all)
 

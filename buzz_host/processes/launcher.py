@@ -124,9 +124,12 @@ def host_marker() -> str:
 
 
 def host_is_gone(marker: str) -> bool:
-    """Whether the host of this marker is dead. False where it cannot be known: another container, another's marker."""
+    """Whether the host of this marker is dead. False where it cannot be known: another container, another's marker.
+
+    What stands behind the three parts of `host_marker` tells the users of one host apart, and is not looked at.
+    """
     parts = marker.split(".")
-    if len(parts) != 3 or not parts[0].isdecimal() or parts[2] != _namespace():
+    if len(parts) < 3 or not parts[0].isdecimal() or parts[2] != _namespace():
         return False
     row = process(int(parts[0]))
     return row is None or row.zombie or row.started != parts[1]

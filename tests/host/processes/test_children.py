@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -170,6 +171,32 @@ async def test_a_keeper_that_does_nothing_is_ended_with_its_tree(children: Child
     assert await children.end("s-1", deadline_s=0.2) == ()
     wait_until_gone(tag)
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.req("HAR-03")
+async def test_another_set_of_children_and_another_loop_do_not_disturb(children: Children, tmp_path: Path) -> None:
+    tag, env = tagged()
+    other_tag, other_env = tagged()
+    mine = await children.spawn(["sh", "-c", STUBBORN], env=env, cwd=tmp_path, owner="same")
+    await mine.stdout.readline()
+    other = Children(tmp_path / "run")
+
+    async def elsewhere() -> None:
+        process = await other.spawn(["sh", "-c", STUBBORN], env=other_env, cwd=tmp_path, owner="same")
+        await process.stdout.readline()
+        started.set()
+        assert await process.wait() == -signal.SIGKILL
+
+    started = threading.Event()
+    running = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
+    await asyncio.to_thread(started.wait, 10)
+    assert await other.close(deadline_s=0.0) == ()
+    await asyncio.wait_for(running, 10)
+    wait_until_gone(other_tag)
+    assert len(wait_for_size(tag, STUBBORN_SIZE)) >= STUBBORN_SIZE
+    assert mine.returncode is None
+    assert children.launcher(Path("/bin/true"), "same", keep={"PATH"}).is_file()
+    assert await children.end("same", deadline_s=0.0) == ()
 
 
 @pytest.mark.req("HAR-03")
