@@ -40,8 +40,8 @@ def preview(
     was left out and why, faults, and the bytes of each plugin go to stderr. With --json, all of it is one object.
     """
     from buzz_host.cli.messages import message_from
-    from buzz_host.services.calls import PreviewTurn
     from buzz_host.services.connect import connect, here
+    from buzz_host.services.preview_call import PreviewTurn
 
     call = PreviewTurn(message=message_from(text), agent=agent, harness=harness, trigger=trigger, here=here())
     with connect(home_path(), plugins) as services:
