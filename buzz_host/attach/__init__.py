@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from buzz_host.attach.inspection import findings, status
     from buzz_host.attach.listener import AttachListener, listening
     from buzz_host.attach.snapshots import write_snapshots
     from buzz_host.attach.spool import bring_in
-    from buzz_host.attach.status import findings, status
 
 __all__ = ["AttachListener", "bring_in", "findings", "listening", "status", "write_snapshots"]
 
 _HOMES = {
     "AttachListener": "listener",
     "bring_in": "spool",
-    "findings": "status",
+    "findings": "inspection",
     "listening": "listener",
-    "status": "status",
+    "status": "inspection",
     "write_snapshots": "snapshots",
 }
 

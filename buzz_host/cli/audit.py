@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from buzz_host.cli.asking import ask
+from buzz_host.cli.attached import bring_in_notes
 from buzz_host.cli.endings import EXIT_FAILED
 from buzz_host.cli.options import home_option, home_path, json_option
 from buzz_host.cli.output import print_json
@@ -29,6 +30,7 @@ def audit() -> None:
 
     The beginning of a turn's or a session's id is enough, where it is the only one.
     """
+    bring_in_notes()
 
 
 @audit.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from buzz_host.cli.asking import ask
+from buzz_host.cli.harness_doctor import doctor
 from buzz_host.cli.options import home_option, json_option
 from buzz_host.cli.output import note, print_json
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 @home_option
 def harness() -> None:
     """The programs that can run an agent's turns."""
+
+
+harness.add_command(doctor)
 
 
 @harness.command("list")

@@ -8,6 +8,7 @@ import click
 
 from buzz_host.cli import plugin_writing
 from buzz_host.cli.asking import ask
+from buzz_host.cli.attached import keep_sets
 from buzz_host.cli.options import home_option, json_option
 from buzz_host.cli.output import print_json
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from buzz_host.plugins.sources import PluginSource
     from buzz_host.services.plugins import PluginTroubles, PluginView, Switched
 
+_CHANGING = ("enable", "disable", "install", "upgrade", "remove")
 for_agent = click.option("--agent", metavar="NAME", help="As it stands towards this agent (else the default agent).")
 only_for_agent = click.option("--agent", metavar="NAME", help="For this agent alone (else for all).")
 
@@ -36,6 +38,14 @@ SHORT_HASH_CHARACTERS = 12
 @home_option
 def plugin() -> None:
     """Plugins: what there is, what is on for whom, and tools for authors."""
+
+
+@plugin.result_callback()
+@click.pass_context
+def keep_attached(ctx: click.Context, /, *_: object, **__: object) -> None:
+    """What switches or changes plugins holds for the next prompt of attached sessions as well."""
+    if ctx.invoked_subcommand in _CHANGING:
+        keep_sets()
 
 
 @plugin.command("list")
