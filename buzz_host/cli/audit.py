@@ -8,15 +8,17 @@ import click
 
 from buzz_host.cli.asking import ask
 from buzz_host.cli.attached import bring_in_notes
-from buzz_host.cli.endings import EXIT_FAILED
+from buzz_host.cli.endings import EXIT_FAILED, Ending
 from buzz_host.cli.options import home_option, home_path, json_option
 from buzz_host.cli.output import print_json
 
 if TYPE_CHECKING:
+    from buzz_host.ledger.search import Find
     from buzz_host.ledger.verify import Break
     from buzz_host.ledger.views import PluginRow
 
 TURNS_SHOWN = 50
+FINDS_SHOWN = 20
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=TURNS_SHOWN, show_default=True, help="How many turns at most."
 )
@@ -164,6 +166,33 @@ def plugin(name: str, agent: str | None, limit: int, as_json: bool) -> None:
 
 
 @audit.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=FINDS_SHOWN, show_default=True, help="How many texts at most."
+)
+@json_option
+@home_option
+def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Every text that holds all of WORDS, in any script: what was sent, answered, called or left out.
+
+    A "phrase in quotes" matches as it stands, and word* what begins with it. Each text is listed once, with the newest
+    turn that holds it; exit code 1 where there is none.
+    """
+    from buzz_host.services.calls import SearchAudit
+
+    finds = ask(SearchAudit(words=" ".join(words), limit=limit))
+    if as_json:
+        import attrs
+
+        for find in finds:
+            print_json(attrs.asdict(find))
+    else:
+        _draw_finds(finds)
+    if not finds:
+        raise Ending(EXIT_FAILED)
+
+
+@audit.command()
 @click.option("--head", metavar="HASH", help="A head noted earlier: the chain must still hold it.")
 @json_option
 @home_option
@@ -205,6 +234,30 @@ def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
         click.echo(f"the ledger is {verdict}: {entries}, head {result.head or 'none'}")
     if result.breaks:
         ctx.exit(EXIT_FAILED)
+
+
+def _draw_finds(finds: tuple[Find, ...]) -> None:
+    from rich.text import Text
+
+    from buzz_host.cli.drawing import Drawing, Palette
+    from buzz_host.cli.wording import contribution, shortened
+    from buzz_host.terminal import printable_line
+
+    if not finds:
+        click.echo("no text holds all of these words")
+        return
+    drawing, palette = Drawing(), Palette()
+    for find in finds:
+        who = contribution(find.plugin, find.id) if find.plugin else find.tag or ""
+        often = f", {find.uses} times since {find.first_at[:19].replace('T', ' ')}" if find.uses > 1 else ""
+        style = palette.of(find.plugin) if find.plugin else "bold"
+        drawing.lines(
+            Text.assemble(
+                (f"{find.role} {printable_line(who)}".strip(), style),
+                (f"  turn {shortened(find.turn)}, {find.at[:19].replace('T', ' ')}{often}", "dim"),
+            )
+        )
+        drawing.text(find.snippet, bar=style)
 
 
 def _draw_plugin(rows: tuple[PluginRow, ...]) -> None:

@@ -21,6 +21,7 @@ from buzz_host.ledger.entries import (
     chain_hash,
     timestamp,
 )
+from buzz_host.ledger.search import index_when_idle
 from buzz_host.settings import replace_file
 from buzz_host.store import Transaction
 
@@ -66,6 +67,7 @@ def append(tx: Transaction, entry: EntryDraft) -> Receipt:
         ),
     )
     tx.when_idle("ledger.head", _mirror)
+    index_when_idle(tx)
     return Receipt(seq, made)
 
 

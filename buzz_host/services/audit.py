@@ -17,6 +17,7 @@ import attrs
 from buzz_host.ledger import LedgerError, mirrored_head, queries
 from buzz_host.ledger.append import checked_hash
 from buzz_host.ledger.queries import PAGE_TURNS
+from buzz_host.ledger.search import PAGE_FINDS, Find, index, search
 from buzz_host.ledger.verify import Break, verify
 from buzz_host.ledger.views import FaultView, HandedOverView, LeftOutView, PluginRow, SectionView, TurnRow, TurnView
 from buzz_host.sessions.events import EVENT_VERSION, outcome_json
@@ -85,6 +86,19 @@ class Audit:
             if connection is None:
                 raise LedgerError(f"no turn names a plugin {name!r}: this home has no turns yet")
             return queries.plugin(connection, name, agent=agent, limit=limit)
+
+    def search(self, words: str, *, limit: int = PAGE_FINDS) -> tuple[Find, ...]:
+        """The texts that hold all of `words`, newest first; what is not indexed yet is indexed first.
+
+        Raises `LedgerError` where `words` hold nothing to search for.
+        """
+        if not self._home.database.exists():
+            return ()
+        with Store.open(self._home) as store:
+            while store.write_sync(index):
+                pass
+            with store.read() as connection:
+                return search(connection, words, limit=limit)
 
     def verify(self, head: str | None, report: Callable[[Break], None]) -> Verification:
         """Go through the whole ledger and `report` each break as it is met.

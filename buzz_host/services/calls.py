@@ -20,6 +20,7 @@ from buzz_host.services.preview_call import PreviewTurn
 
 if TYPE_CHECKING:
     from buzz_author.errors import PluginFault
+    from buzz_host.ledger.search import Find
     from buzz_host.ledger.verify import Break
     from buzz_host.ledger.views import PluginRow, TurnRow, TurnView
     from buzz_host.plugins.linking import Linked, Removed
@@ -43,6 +44,7 @@ __all__ = [
     "PluginErrors",
     "PreviewTurn",
     "RemovePlugin",
+    "SearchAudit",
     "ShowPlugin",
     "SwitchPlugin",
     "TellingCall",
@@ -219,6 +221,26 @@ class AuditTurns(HomeCall["tuple[TurnRow, ...]"]):
 
 
 @attrs.frozen(kw_only=True)
+class SearchAudit(HomeCall["tuple[Find, ...]"]):
+    """The texts of the ledger that hold all of `words`, newest first."""
+
+    name = "audit.search"
+    words: str
+    limit: int
+
+    @staticmethod
+    def answer_type() -> object:
+        from buzz_host.ledger.search import Find
+
+        return tuple[Find, ...]
+
+    def answer(self, home: Home) -> tuple[Find, ...]:
+        from buzz_host.services.audit import Audit
+
+        return Audit(home).search(self.words, limit=self.limit)
+
+
+@attrs.frozen(kw_only=True)
 class AuditTurn(HomeCall["TurnView"]):
     """One turn whole, by its id or the beginning of it."""
 
@@ -295,6 +317,7 @@ _ALL: Final[tuple[type[Call[Any]], ...]] = (
     AuditTurns,
     AuditTurn,
     AuditPlugin,
+    SearchAudit,
     VerifyLedger,
 )
 CALLS: Final[Mapping[str, type[Call[Any]]]] = MappingProxyType({each.name: each for each in _ALL})

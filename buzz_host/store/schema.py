@@ -103,4 +103,22 @@ _SESSIONS: Final = Migration(
     ),
 )
 
-MIGRATIONS: Final = (_LEDGER, _SESSIONS)
+_SEARCH: Final = Migration(
+    "searching the texts of the ledger",
+    (
+        # Words without the texts, which the bodies hold already.
+        "CREATE VIRTUAL TABLE body_words USING fts5 (words, content='', tokenize='unicode61 remove_diacritics 2')",
+        """
+        CREATE TABLE body_uses (
+            body INTEGER PRIMARY KEY,
+            first INTEGER NOT NULL,
+            last INTEGER NOT NULL,
+            uses INTEGER NOT NULL
+        )
+        """,
+        "CREATE TABLE search_upto (entry INTEGER NOT NULL, body INTEGER NOT NULL)",
+        "INSERT INTO search_upto VALUES (0, 0)",
+    ),
+)
+
+MIGRATIONS: Final = (_LEDGER, _SESSIONS, _SEARCH)
