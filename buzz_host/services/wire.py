@@ -125,7 +125,7 @@ def _first_mismatch(error: BaseException, path: str) -> Mismatch:
         known = [each.name for each in attrs.fields(kind) if each.init]
         return unknown_key(path, min(error.extra_fields), known)
     if isinstance(error, KeyError):
-        return Mismatch(f"{path}.{error.args[0]}: expected a value, found nothing")
+        return Mismatch(f"{path}: expected a value, found nothing")
     return Mismatch(f"{path}: {error}")
 
 
@@ -173,6 +173,13 @@ def _converter() -> Converter:
 
         return hook_for
 
+    def is_tuple(kind: Any) -> bool:
+        return get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
+
+    def tuple_factory(type_: Any, converter: Converter) -> Callable[[object, object], Any]:
+        as_list = list_structure_factory(list[get_args(type_)[0]], converter)
+        return lambda value, _: tuple(as_list(value, list))
+
     def fields_of(type_: type[attrs.AttrsInstance], converter: Converter) -> Any:
         return make_dict_structure_fn(attrs.resolve_types(type_, localns=dict(_NAMES)), converter)
 
@@ -186,6 +193,7 @@ def _converter() -> Converter:
     converter.register_structure_hook(datetime, moment)
     converter.register_structure_hook(Path, lambda value, _: Path(cast("str", exactly(value, str))))
     converter.register_structure_hook_factory(is_sequence, only(list, "a list", list_structure_factory))
+    converter.register_structure_hook_factory(is_tuple, only(list, "a list", tuple_factory))
     converter.register_structure_hook_factory(is_mapping, only(dict, "an object", mapping_structure_factory))
     converter.register_structure_hook_factory(attrs.has, only(dict, "an object", fields_of))
     converter.register_structure_hook_func(lambda kind: kind in _EVENT_KINDS, event)
