@@ -251,6 +251,7 @@ class Host:
             )
             return ComposedTurn(
                 turn,
+                self._now(),
                 (*self.plugins.faults(), *taken.faults),
                 take_back=lambda: self.plugins.contributions.put_back(taken.taken_notes),
             )

@@ -431,14 +431,15 @@ class SessionActor:
 
     def _started(self, composed: ComposedTurn) -> events.TurnStarted:
         turn = composed.turn
+        carries_sections = self._harness.capabilities.carries_sections
         return events.TurnStarted(
-            at=self._now(),
+            at=composed.at,
             session=self._spec.session,
             turn=turn.id,
             agent=turn.snapshot.agent.name,
             harness=turn.snapshot.agent.harness,
             kind=turn.kind,
-            text=turn.text,
+            text=turn.text if carries_sections else turn.message,
             sections=events.section_rows(turn),
             left_out=turn.snapshot.left_out,
             faults=composed.faults,

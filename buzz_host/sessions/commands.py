@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -24,9 +25,11 @@ class SessionClosed(BuzzError):
 
 @attrs.frozen
 class ComposedTurn:
-    """A turn with the faults that its snapshot met. `take_back` returns the notes that it took, if it is never sent."""
+    """A turn with the faults that its snapshot met. `at` is the time that the ledger and the listeners are told alike;
+    `take_back` returns the notes that the turn took, if it is never sent."""
 
     turn: Turn
+    at: datetime
     faults: tuple[PluginFault, ...]
     take_back: Callable[[], None]
 

@@ -47,7 +47,7 @@ class LedgerRecorder:
             session=turn.session,
             agent=snapshot.agent.name,
             harness=snapshot.agent.harness,
-            at=self.now(),
+            at=composed.at,
             text=turn.text if self.carries_sections else turn.message,
             sections=turn.sections,
             model=snapshot.agent.model,

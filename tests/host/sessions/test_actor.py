@@ -28,6 +28,7 @@ from buzz_author.harness import Capabilities, HarnessError, SessionSpec
 from buzz_author.sections import Source, section
 from buzz_author.turns import Snapshot, Turn
 from buzz_host.agents.handle import TurnAgent
+from buzz_host.ledger import queries
 from buzz_host.ledger.verify import verify
 from buzz_host.processes import Children, ProgramHost
 from buzz_host.sessions import events
@@ -96,7 +97,7 @@ async def staged(home: Path, harness: ScriptedHarness, *, resume: str | None = N
             turn = compose(
                 turn_id=turn_id, kind=kind, session=identifier, snapshot=snapshot, message=message, steers=steers
             )
-            return ComposedTurn(turn, (), lambda: None)
+            return ComposedTurn(turn, datetime.now(UTC), (), lambda: None)
 
         def now() -> datetime:
             return datetime.now(UTC)
@@ -155,6 +156,21 @@ async def test_a_turn_is_recorded_before_it_is_sent_and_ended_before_it_is_told(
         assert stage.statuses() == ["completed"]
         assert isinstance(told[0], events.TurnStarted)
         assert told[0].text == stage.program.sent[0].text
+
+
+@pytest.mark.req("TRN-03")
+async def test_a_harness_that_carries_no_sections_is_sent_and_told_and_recorded_as_the_bare_message(home: Path) -> None:
+    async with staged(home, ScriptedHarness(capabilities=Capabilities(carries_sections=False))) as stage:
+        stage.actor._record = attrs.evolve(stage.actor._record, carries_sections=False)
+        told = await collected(stage, "Hello")
+        assert isinstance(told[0], events.TurnStarted)
+        assert told[0].text == "Hello"
+        with stage.store.read() as connection:
+            (row,) = queries.turns(connection)
+            view = queries.turn(connection, row.turn)
+        assert view.text == "Hello"
+        assert not view.carries_sections
+        assert datetime.fromisoformat(row.at) == told[0].at
 
 
 @pytest.mark.req("HAR-01")
