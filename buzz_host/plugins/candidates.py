@@ -14,7 +14,7 @@ from typing import Final
 
 from buzz_author.errors import BuzzError
 from buzz_author.names import check_name
-from buzz_host.plugins.files import PluginFilesError, read_file, read_folder
+from buzz_host.plugins.files import PluginFiles, PluginFilesError, read_file, read_folder
 from buzz_host.plugins.loading import MODULE
 from buzz_host.plugins.sources import MANIFEST_NAME, Origin, PluginSource
 
@@ -38,12 +38,24 @@ def folder_source(path: Path, name: str, origin: Origin) -> tuple[PluginSource, 
     except OSError as error:
         raise NoPluginError(f"{path}: the folder cannot be read ({error.strerror})") from None
     if MANIFEST_NAME not in names:
-        raise NoPluginError(_without_manifest(path, names))
+        raise NoPluginError(without_manifest(path, names))
     check_name(name, f"{path}: plugin")
     try:
         read = read_folder(path)
     except FileNotFoundError as error:
         raise PluginFilesError(f"{error.filename or path}: disappeared while it was read") from None
+    return described_folder(read, path, name, origin)
+
+
+def described_folder(read: PluginFiles, path: Path, name: str, origin: Origin) -> tuple[PluginSource, tuple[str, ...]]:
+    """The plugin that these files are, and warnings about its manifest. They stand in the folder `path`, or are to be
+    put there: nothing is read from it.
+
+    Raises as `folder_source` does.
+    """
+    names = {each.partition("/")[0] for each in read.files}
+    if MANIFEST_NAME not in read.files:
+        raise NoPluginError(without_manifest(path, names))
     # Here, not above: a home without a plugin folder, where only packages bring plugins, needs no reader of manifests.
     from buzz_host.plugins.manifest import parse_manifest
 
@@ -79,6 +91,11 @@ def file_source(path: Path, name: str, origin: Origin) -> PluginSource:
         read = read_file(path)
     except FileNotFoundError:
         raise PluginFilesError(f"{path}: disappeared while it was read") from None
+    return described_file(read, path, name, origin)
+
+
+def described_file(read: PluginFiles, path: Path, name: str, origin: Origin) -> PluginSource:
+    """The plugin that this one file is; it stands at `path`, or is to be put there."""
     (content,) = read.files.values()
     said = Literals.of(content)
     return PluginSource(
@@ -132,7 +149,9 @@ class Literals:
         return said[:DESCRIPTION_MAX_CHARS]
 
 
-def _without_manifest(path: Path, names: Iterable[str]) -> str:
+def without_manifest(path: Path, names: Iterable[str]) -> str:
+    """Why the folder `path`, which holds `names`, is no plugin: nearly a manifest, or none."""
+    names = list(names)
     near = _near(MANIFEST_NAME, [name for name in names if not name.endswith(".py")])
     if near:
         return f"{path / near}: a plugin's manifest is called {MANIFEST_NAME}: rename it"

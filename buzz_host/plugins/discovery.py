@@ -1,8 +1,9 @@
 """Finding plugins: every source in its order of precedence, and which plugin wins (PLG-04).
 
-`--plugin` paths, then what a person dropped in or linked, then entry points of installed packages, then what is
-shipped. Across sources the first one wins, and a warning names both; within one source two of a name are a fault that
-names both, and neither is used. A plugin that is broken keeps its name: what it hides does not step in for it silently.
+`--plugin` paths, then what a person dropped in or linked, then what is installed, then entry points of packages, then
+what is shipped. Across sources the first one wins, and a warning names both; within one source two of a name are a
+fault that names both, and neither is used. A plugin that is broken keeps its name: what it hides does not step in for
+it silently.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from buzz_host.plugins.entry_points import entry_point_plugins
 from buzz_host.plugins.sources import MANIFEST_NAME, Discovery, Origin, PluginPathError, PluginSource, one_line
 
 if TYPE_CHECKING:
+    from buzz_host.plugins.install.lockfile import InstalledPlugin
     from buzz_host.settings import Home
 
 PHASE = "find"
@@ -56,6 +58,7 @@ def discover(
     ranks: list[Iterable[Candidate]] = [
         _named(extra_paths),
         _in_folder(home.plugins, "dropped in"),
+        _installed(home),
         _from_entry_points() if entry_points else (),
         _in_folder(shipped, "shipped") if shipped is not None else (),
     ]
@@ -157,6 +160,32 @@ def _judged(path: Path, origin: Origin) -> Candidate | None:
         return Candidate(one_line(name), str(path), origin, reason=str(error))
     except (OSError, RuntimeError) as error:
         return Candidate(one_line(name), str(path), origin, reason=f"{path}: cannot be read ({error})")
+
+
+def _installed(home: Home) -> Iterator[Candidate]:
+    if not home.lock.exists():
+        return
+    # Here, not above: a home in which nothing is installed needs no reader of locks.
+    from buzz_host.plugins.install.lockfile import read_lock
+
+    try:
+        rows = read_lock(home.lock)
+        candidates = [_installed_one(home, row) for row in rows.values()]
+        if any(each.source is None for each in candidates) and (now := read_lock(home.lock)) != rows:
+            candidates = [_installed_one(home, row) for row in now.values()]  # it was exchanged while we looked
+        yield from candidates
+    except BuzzError as error:
+        yield Candidate(home.lock.name, str(home.lock), "installed", reason=str(error))
+
+
+def _installed_one(home: Home, row: InstalledPlugin) -> Candidate:
+    from buzz_host.plugins.install.integrity import stored_source
+
+    try:
+        source, warnings = stored_source(home, row)
+        return Candidate(row.name, source.where, "installed", source, warnings=warnings)
+    except BuzzError as error:
+        return Candidate(row.name, str(row.place(home)), "installed", reason=str(error))
 
 
 def _from_entry_points() -> Iterator[Candidate]:

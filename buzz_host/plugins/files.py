@@ -46,6 +46,11 @@ class PluginFiles:
     content_hash: str
 
 
+def is_content(name: str) -> bool:
+    """Whether a file or folder of that name belongs to a plugin; what tools leave beside it does not."""
+    return name not in NOT_CONTENT and not name.endswith(_NOT_CONTENT_SUFFIXES)
+
+
 def read_folder(root: Path) -> PluginFiles:
     """All files of the folder `root`.
 
@@ -62,15 +67,16 @@ def read_folder(root: Path) -> PluginFiles:
         total += len(files[name])
         if len(files) > FILES_MAX:
             raise PluginFilesError(f"{root}: a plugin may have {FILES_MAX} files at most: move the rest elsewhere")
-    return _hashed(root, files)
+    return hashed(root, files)
 
 
 def read_file(path: Path) -> PluginFiles:
     """The single file at `path`. Raises as `read_folder` does."""
-    return _hashed(path.parent, {path.name: _read(path, TOTAL_MAX_BYTES)})
+    return hashed(path.parent, {path.name: _read(path, TOTAL_MAX_BYTES)})
 
 
-def _hashed(root: Path, files: Mapping[str, bytes]) -> PluginFiles:
+def hashed(root: Path, files: Mapping[str, bytes]) -> PluginFiles:
+    """The files with their hash; they stand, or are to stand, below `root`."""
     ordered = {name: files[name] for name in sorted(files, key=os.fsencode)}
     digest = sha256(b"buzz plugin 1\n")
     for name, content in ordered.items():
@@ -91,7 +97,7 @@ def _walk(folder: Path, prefix: str, real_root: Path, above: tuple[Path, ...]) -
     except OSError as error:
         raise PluginFilesError(f"{folder}: cannot be read ({error.strerror})") from None
     for entry in entries:
-        if entry.name in NOT_CONTENT or entry.name.endswith(_NOT_CONTENT_SUFFIXES):
+        if not is_content(entry.name):
             continue
         path = folder / entry.name
         real = path

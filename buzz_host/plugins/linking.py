@@ -68,7 +68,7 @@ def link(home: Home, path: Path) -> Linked:
     if target.parent == folder.resolve():
         raise LinkError(f"{target} is in {folder} already: it needs no link")
     place = folder / (source.id if source.form == "folder" else f"{source.id}.py")
-    for each in _entries(folder, source.id):
+    for each in entries_named(folder, source.id):
         if each == place and each.is_symlink() and each.resolve() == target:
             return Linked(source, place, warnings, already=True)
         kind = f"a link to {each.readlink()}" if each.is_symlink() else "a plugin of that name"
@@ -86,7 +86,7 @@ def remove(home: Home, name: str) -> Removed:
 
     Done in one step, or not at all. Raises `LinkError` where there is none of that name, or more than one.
     """
-    found = _entries(home.plugins, name)
+    found = entries_named(home.plugins, name)
     if not found:
         raise LinkError(
             f"there is no plugin {name!r} in {home.plugins}; buzz plugin list shows where each one comes from, "
@@ -108,7 +108,7 @@ def remove(home: Home, name: str) -> Removed:
     return Removed(_name(place), False, kept)
 
 
-def _entries(folder: Path, name: str) -> list[Path]:
+def entries_named(folder: Path, name: str) -> list[Path]:
     """What stands in `folder` under `name`. Compared, never made into a path: a name is anything a person types."""
     try:
         entries = sorted(folder.iterdir())

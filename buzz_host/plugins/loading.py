@@ -104,6 +104,10 @@ def _import_hint(source: PluginSource, name: str) -> str:
 def _read_again(source: PluginSource) -> PluginFiles:
     if source.path is None:
         raise LoadError(f"plugin '{source.id}' has no path")
+    if source.installation is not None:
+        from buzz_host.plugins.install.integrity import read_locked
+
+        return read_locked(source)
     try:
         files = read_folder(source.path) if source.form == "folder" else read_file(source.path)
     except FileNotFoundError:

@@ -6,6 +6,7 @@ Nothing of a plugin is executed to make one of these. The revision of a plugin i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -63,12 +64,23 @@ def named_type(type_name: str | None) -> str:
 
 
 @attrs.frozen
+class Installation:
+    """What the lock says of an installed plugin: the file `lock` itself, the `source` that was installed, with the
+    `commit` where it was a git repository, and when."""
+
+    lock: Path
+    source: str
+    commit: str
+    installed_at: datetime
+
+
+@attrs.frozen
 class PluginSource:
     """One plugin, found but not loaded.
 
     `form` says how it is loaded: a folder, a single file, or a module by its import path (`import_path`, with the
     object in it after a colon). `defaults` are the settings that its `plugin.toml` gives, `setting_rules` what it says
-    of them.
+    of them. `installation` is there for an installed one: its bytes are held against the lock at each load.
     """
 
     id: str
@@ -86,6 +98,7 @@ class PluginSource:
     plugin_depends: tuple[str, ...] = ()
     defaults: JsonObject = NO_DEFAULTS
     setting_rules: Mapping[str, SettingRule] = attrs.field(factory=lambda: MappingProxyType({}))
+    installation: Installation | None = None
 
     @property
     def where(self) -> str:

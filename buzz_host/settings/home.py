@@ -81,6 +81,11 @@ class Home:
         return self.root / "store"
 
     @property
+    def lock(self) -> Path:
+        """`plugins.lock`: what is in the store, with the hash of each file."""
+        return self.root / "plugins.lock"
+
+    @property
     def data(self) -> Path:
         """`data/<plugin>/`: the HOME of each plugin, apart from its code."""
         return self.root / "data"
