@@ -4,7 +4,8 @@
 ends what a host that was killed could not.
 """
 
-from buzz_host.processes.children import ChildProcess, Children, ProcessesClosed, ProgramHost
+from buzz_host.processes.child import ChildProcess
+from buzz_host.processes.children import Children, ProcessesClosed, ProgramHost
 from buzz_host.processes.sweep import Swept, sweep
 
 __all__ = ["ChildProcess", "Children", "ProcessesClosed", "ProgramHost", "Swept", "sweep"]

@@ -17,9 +17,9 @@ import shutil
 import signal
 import sys
 import time
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
+from asyncio.subprocess import PIPE
 from asyncio.subprocess import Process as AsyncioProcess
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +27,9 @@ import attrs
 
 from buzz_author.errors import BuzzError
 from buzz_host.processes import launcher as keeper
+from buzz_host.processes.child import ChildProcess, Streams
 from buzz_host.processes.launcher import Row
 
-# One line of a program may have this many bytes (DESIGN 13); asyncio's own bound is 64 KiB.
-LINE_MAX_BYTES: Final = 16 * 1024 * 1024
 # Of the time for an ending, this part is for ending in order; then the keepers kill, and at last we do.
 _ASKED_SHARE: Final = 0.6
 _LAST_WAIT_S: Final = 1.0
@@ -44,85 +43,6 @@ _KEEPER_PATH: Final = Path(keeper.__file__)
 
 class ProcessesClosed(BuzzError):
     """A program was to be started after `Children.close()`."""
-
-
-class _Streams(SubprocessStreamProtocol):
-    """asyncio's own, which says when the process ends: its `wait` is held up by whoever still holds a pipe open."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[], None]) -> None:
-        super().__init__(limit=LINE_MAX_BYTES, loop=loop)
-        self._on_exit = on_exit
-
-    def process_exited(self) -> None:
-        super().process_exited()
-        self._on_exit()
-
-
-class ChildProcess:
-    """One program below its keeper: the `Process` of `buzz_author.harness`.
-
-    `pid` is the keeper's; `terminate` reaches the program's process group, `kill` the whole tree. The return code is
-    the program's own, negative for a signal.
-    """
-
-    def __init__(
-        self,
-        process: AsyncioProcess,
-        transport: asyncio.SubprocessTransport,
-        owner: str,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._process = process
-        self._transport = transport
-        self._loop = loop
-        self.owner = owner
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.returncode
-
-    @property
-    def stdin(self) -> asyncio.StreamWriter:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    @property
-    def stderr(self) -> asyncio.StreamReader:
-        assert self._process.stderr is not None
-        return self._process.stderr
-
-    async def wait(self) -> int:
-        return await self._process.wait()
-
-    def terminate(self) -> None:
-        self._send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._send(keeper.KILL_ALL_SIGNAL)
-
-    async def let_go(self, deadline_s: float) -> None:
-        """The program is dead: collect it and give back the pipes; what was not read is lost."""
-        if self._loop is asyncio.get_running_loop():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), deadline_s)
-            self._transport.close()
-        else:
-            with contextlib.suppress(RuntimeError):  # that loop is closed
-                self._loop.call_soon_threadsafe(self._transport.close)
-
-    def _send(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
 
 
 @attrs.frozen
@@ -173,7 +93,7 @@ class Children:
             raise FileNotFoundError(f"no program '{argv[0]}' to run")
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
-            lambda: _Streams(loop, self._tend),
+            lambda: Streams(loop, self._tend),
             *self._keeper_argv(),
             keeper.KEEP_ALL,
             os.path.abspath(program),  # noqa: PTH100  # symlinks stay: a program may look at its own name
