@@ -134,7 +134,7 @@ def attach(home: Home, target: Target, *, agent: str | None = None, entries: int
                 keep(home, tuple(known.values()))
                 raise
         write_speakers(home, attachments(home))
-    return Attached(made, already=made == old, warnings=_warnings(made))
+    return Attached(made, already=text is None and made == old, warnings=_warnings(made))
 
 
 def detach(home: Home, target: Target) -> Detached:

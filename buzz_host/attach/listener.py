@@ -106,7 +106,7 @@ class AttachListener:
         try:
             if self._open <= CONNECTIONS_MAX:
                 await self._answer(reader, writer)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError):
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             pass  # somebody else's connection, or one that broke: nobody is told anything
         except Exception:
             log.exception("a prompt could not be answered")
