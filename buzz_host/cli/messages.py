@@ -17,8 +17,10 @@ class MessageError(BuzzError):
 def message_from(argument: str) -> str:
     """The message that `argument` stands for: itself, or all of standard input for `-`.
 
-    Raises `MessageError` for bytes that are no UTF-8, with the place of the first.
+    Raises `MessageError` for bytes that are no UTF-8, with the place of the first; `BuzzError` for an empty message.
     """
+    from buzz_host.turns.compose import checked_message
+
     if argument != STANDARD_INPUT:
         try:
             argument.encode("utf-8")
@@ -27,10 +29,10 @@ def message_from(argument: str) -> str:
             raise MessageError(
                 f"TEXT is not UTF-8 (character {error.start}): save it in a UTF-8 file, give -"
             ) from None
-        return argument
+        return checked_message(argument)
     octets = sys.stdin.buffer.read()
     try:
-        return octets.decode("utf-8-sig")
+        return checked_message(octets.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise MessageError(
             f"standard input is not UTF-8 (byte {error.start} is 0x{octets[error.start]:02x}): convert it first"

@@ -55,7 +55,7 @@ def run(
     """
     from buzz_host.cli.messages import message_from
     from buzz_host.cli.replies import EventLines, ReplyText
-    from buzz_host.services.connect import connect, from_here, here
+    from buzz_host.services.connect import HostGone, connect, from_here, here
     from buzz_host.services.session_calls import OpenSession
 
     message = message_from(text)
@@ -72,6 +72,8 @@ def run(
     try:
         with connect(home_path(), plugins) as services:
             session = services.run(opening, message, replies.take, _stoppable)
+    except HostGone as gone:
+        raise Ending(EXIT_FAILED, str(gone)) from None
     except KeyboardInterrupt:
         raise Ending(EXIT_INTERRUPTED) from None
     replies.finish(session)
@@ -81,7 +83,8 @@ def run(
 
 @contextmanager
 def _stoppable(interrupt: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C interrupts the turn, the second leaves it, the third ends the process."""
+    """The first Ctrl-C interrupts the turn, the second leaves it, the third ends the process. SIGTERM leaves it, so
+    that what runs is ended and recorded."""
     ways = iter((interrupt, leave))
 
     def pressed(number: int, frame: object) -> None:
@@ -90,12 +93,18 @@ def _stoppable(interrupt: Callable[[], None], leave: Callable[[], None]) -> Iter
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         way()
 
+    def told_to_end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        leave()
+
     try:
-        before = signal.signal(signal.SIGINT, pressed)
+        before = {signal.SIGINT: signal.signal(signal.SIGINT, pressed)}
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, told_to_end)
     except ValueError:  # not on the main thread: nobody's Ctrl-C arrives here
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

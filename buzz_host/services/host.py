@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -30,10 +31,11 @@ from buzz_host.agents.catalogue import AgentCatalogue
 from buzz_host.agents.handle import TurnAgent
 from buzz_host.agents.spec import AgentSpec
 from buzz_host.services.live_plugins import LivePlugins
+from buzz_host.sessions.harness_calls import encoded
 from buzz_host.sessions.turn_text import Preview, section_rows
 from buzz_host.settings import Home
 from buzz_host.turns.base_prompt import system_prompt
-from buzz_host.turns.compose import compose
+from buzz_host.turns.compose import checked_message, compose
 from buzz_host.turns.guards import GuardRunner
 from buzz_host.turns.snapshot import AgentView, SnapshotTaker, TakenSnapshot
 
@@ -125,8 +127,10 @@ class Host:
 
         `trigger` is `message` for a person's message, `steer` for one that joins a running turn. `here` is the working
         directory where the agent's file names none (this process's own). Raises `BuzzError` for an agent or a harness
-        that is not there.
+        that is not there, an empty message or another trigger.
         """
+        if trigger not in ("message", "steer"):
+            raise BuzzError(f"a turn cannot be previewed with the trigger {trigger!r}: it is 'message' or 'steer'")
         spec = self._agent(agent)
         kind = await self._harness(harness, spec)
         cwd = self._cwd(spec, here=here)
@@ -137,8 +141,8 @@ class Host:
             kind=trigger,
             session=NO_TURN,
             snapshot=taken.snapshot,
-            message=message,
-            encode=lambda text: kind.encode(text, shape),
+            message=checked_message(message),
+            encode=lambda text: encoded(kind, text, shape),
         )
         return Preview(
             at=self._now(),
@@ -247,7 +251,7 @@ class Host:
                 snapshot=taken.snapshot,
                 message=message,
                 steers=steers,
-                encode=lambda text: kind.encode(text, shape),
+                encode=lambda text: encoded(kind, text, shape),
             )
             return ComposedTurn(
                 turn,
@@ -360,12 +364,24 @@ async def _must_be_installed(kind: Harness) -> None:
         raise BuzzError(f"{kind.title} cannot run here: {probe.fault}")
 
 
+def _must_be_an_endpoint(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise BuzzError(f"{url!r} is no endpoint of a model: give an address such as http://127.0.0.1:11434")
+
+
 def _must_reach_a_model(kind: Harness, model_url: str | None, *, rehearse: bool, record: Path | str | None) -> None:
     """Refuse, before anything is started, a session that could not reach a model."""
     if rehearse and model_url is not None:
         raise BuzzError("a rehearsal brings its own model server: give either --rehearse or --model-url")
     if record is not None and not rehearse:
         raise BuzzError("--record writes what the rehearsal model received: it needs --rehearse")
+    if model_url is not None:
+        _must_be_an_endpoint(model_url)
     variables = kind.capabilities.key_variables
     if rehearse or model_url is not None or not variables or any(os.environ.get(each) for each in variables):
         return

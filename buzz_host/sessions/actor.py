@@ -20,7 +20,7 @@ import attrs
 
 from buzz_author import events as native
 from buzz_author.errors import BuzzError
-from buzz_author.harness import Harness, HarnessError, HarnessSession, SessionHost, SessionSpec
+from buzz_author.harness import Harness, HarnessError, SessionHost, SessionSpec
 from buzz_author.tools import ToolRequest
 from buzz_host.sessions import events
 from buzz_host.sessions.commands import (
@@ -36,6 +36,7 @@ from buzz_host.sessions.commands import (
     SessionClosed,
     Steer,
 )
+from buzz_host.sessions.program import Program
 from buzz_host.sessions.streams import EventStream
 
 CLOSE_DEADLINE_S: Final = 10.0
@@ -87,7 +88,7 @@ class SessionActor:
         self._now = now
         self._inbox: asyncio.Queue[Command] = asyncio.Queue()
         self._waiting: deque[Job] = deque()
-        self._program: HarnessSession | None = None
+        self._program: Program | None = None
         self._pump: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing: float | None = None
@@ -174,9 +175,11 @@ class SessionActor:
     async def _do(self, job: Job) -> None:
         """Carry one job to its end: its turn, what was steered into it, and what came back unread from that."""
         messages = deque([(job.turn, job.message)])
+        running: _Running | None = None
         try:
             while messages and self._closing is None:
-                running = await self._begin(job, *messages.popleft())
+                running = _Running(job, messages[0][0])
+                await self._begin(running, *messages.popleft())
                 while not running.at_rest:
                     await self._during(running, await self._inbox.get())
                 messages.extend(running.returned if not running.abandoned else ())
@@ -186,21 +189,24 @@ class SessionActor:
             if not isinstance(error, BuzzError):
                 log.exception("session %s: the turn could not be carried on", self._spec.session)
             await self._end_program(CLOSE_DEADLINE_S)
+            if running is not None:
+                with contextlib.suppress(Exception):  # the ledger may be what failed
+                    await self._after_the_end(running, HarnessError("unknown", f"the turn was given up: {error}"))
             job.stream.fail(error)
         else:
             job.stream.end()
 
-    async def _begin(self, job: Job, turn_id: str, message: str) -> _Running:
+    async def _begin(self, running: _Running, turn_id: str, message: str) -> None:
         failure = await self._ensure_program()
         composed = await self._compose(turn_id=turn_id, message=message, steers=None)
-        running = _Running(job, turn_id, {turn_id})
         try:
             await self._record.turn_sent(composed)
         except BuzzError:
             composed.take_back()
             raise
         self._last_turn = turn_id
-        self._tell(job, self._started(composed))
+        running.open_turns.add(turn_id)
+        self._tell(running.job, self._started(composed))
         if self._program is not None:
             try:
                 await self._program.send(composed.turn)
@@ -208,7 +214,6 @@ class SessionActor:
                 failure = error
         if failure is not None:
             await self._happened(running, native.TurnEnded(turn_id, "failed", error=failure))
-        return running
 
     async def _during(self, running: _Running, command: Command) -> None:
         match command:
@@ -319,7 +324,7 @@ class SessionActor:
             reason = decision.reason
         if self._program is not None:
             with contextlib.suppress(HarnessError):  # it withdrew the request meanwhile, or is gone
-                await self._program.answer(event.request, verdict, reason=reason)
+                await self._program.answer(event.request, verdict, reason)
 
     async def _after_the_end(self, running: _Running, error: HarnessError | None) -> None:
         """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""
@@ -347,34 +352,27 @@ class SessionActor:
         """Start or resume the program if it is not there; the reason if that cannot be done."""
         if self._program is not None:
             return None
+        spec = attrs.evolve(self._spec, resume=self._native_id)
         try:
-            program = await self._harness.open(attrs.evolve(self._spec, resume=self._native_id), self._access)
+            program = await Program.open(self._harness, spec, self._access)
         except HarnessError as error:
             return error
         self._program = program
         self._pump = asyncio.get_running_loop().create_task(self._forward(program))
         return None
 
-    async def _forward(self, program: HarnessSession) -> None:
-        last: native.HarnessEvent | None = None
-        error: HarnessError | None = None
-        try:
-            async for last in program.events():
-                self._inbox.put_nowait(FromProgram(program, last))
-        except Exception as fault:
-            log.exception("session %s: the harness's stream failed", self._spec.session)
-            error = HarnessError("unknown", f"the harness '{self._harness.id}' failed: {fault}")
-        if not isinstance(last, native.SessionEnded):
-            self._inbox.put_nowait(FromProgram(program, native.SessionEnded(error)))
+    async def _forward(self, program: Program) -> None:
+        async for event in program.events():
+            self._inbox.put_nowait(FromProgram(program, event))
 
     async def _end_program(self, deadline_s: float, running: _Running | None = None) -> None:
         program, pump = self._program, self._pump
         if program is None:
             return
         try:
-            await program.close(deadline_s=deadline_s)
-        except Exception:
-            log.exception("session %s: the program could not be closed in order", self._spec.session)
+            await program.close(deadline_s)
+        except HarnessError as error:
+            log.warning("session %s: %s", self._spec.session, error)
         if pump is not None:
             done, _ = await asyncio.wait({pump}, timeout=deadline_s)
             if not done:
@@ -386,7 +384,7 @@ class SessionActor:
                 await self._after_the_end(running, HarnessError("process-died", "the session was closed"))
         self._program = None
 
-    def _take_events(self, program: HarnessSession) -> list[native.HarnessEvent]:
+    def _take_events(self, program: Program) -> list[native.HarnessEvent]:
         """What the program still said, out of the inbox; everything else stays in it."""
         taken: list[native.HarnessEvent] = []
         for _ in range(self._inbox.qsize()):
@@ -400,7 +398,10 @@ class SessionActor:
 
     async def _keep_native_id(self) -> None:
         # Only once a turn has begun: a conversation without one cannot be resumed.
-        self._native_id = self._program.native_id if self._program is not None else self._native_id
+        try:
+            self._native_id = self._program.native_id if self._program is not None else self._native_id
+        except HarnessError as error:  # the turn goes on; only resuming it later is lost
+            log.warning("session %s: %s", self._spec.session, error)
         if self._native_id is not None and self._native_id != self._named_to_ledger:
             await self._record.native_id(self._native_id)
             self._named_to_ledger = self._native_id

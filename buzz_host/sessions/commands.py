@@ -14,8 +14,8 @@ import attrs
 
 from buzz_author import events as native
 from buzz_author.errors import BuzzError, PluginFault
-from buzz_author.harness import HarnessSession
 from buzz_author.turns import Turn
+from buzz_host.sessions.program import Program
 from buzz_host.sessions.streams import EventStream
 
 
@@ -93,7 +93,7 @@ class Close:
 class FromProgram:
     """What a program said, with the program, so that the words of one that is gone are known as such."""
 
-    program: HarnessSession
+    program: Program
     event: native.HarnessEvent
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from buzz_author.errors import BuzzError
 from buzz_host.rehearsal import Rehearsal
 from buzz_host.sessions.actor import SessionActor
 from buzz_host.sessions.streams import EventStream
+from buzz_host.turns.compose import checked_message
 
 
 class Session:
@@ -33,7 +33,7 @@ class Session:
         impossible, such as a full disk. A turn that the model or the program failed is no exception: it ends with a
         `turn_completed` event whose status is `failed`.
         """
-        job = self._actor.submit(_spoken(message))
+        job = self._actor.submit(checked_message(message))
         try:
             yield job.stream
         finally:
@@ -45,14 +45,8 @@ class Session:
         It is never lost: folded into the turn, a turn of its own after it, or sent as the next turn. Where no turn
         runs it becomes the next one.
         """
-        return await self._actor.steer(_spoken(message))
+        return await self._actor.steer(checked_message(message))
 
     async def interrupt(self) -> None:
         """Stop the turn that runs; it ends with the status `interrupted`."""
         await self._actor.interrupt()
-
-
-def _spoken(message: object) -> str:
-    if not isinstance(message, str) or not message.strip():
-        raise BuzzError("the message is empty: say what the agent should do")
-    return message

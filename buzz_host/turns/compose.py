@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from buzz_author.errors import BuzzError
 from buzz_author.sections import Section, render, section
 from buzz_author.text import well_formed
 from buzz_author.turns import Snapshot, Turn, TurnKind
@@ -59,6 +60,13 @@ def compose(
         text=encode(render(sections)),
         steers=steers,
     )
+
+
+def checked_message(message: object) -> str:
+    """`message`, if it says something. Raises `BuzzError` for an empty one."""
+    if not isinstance(message, str) or not message.strip():
+        raise BuzzError("the message is empty: say what the agent should do")
+    return message
 
 
 def in_order(sections: Iterable[Section]) -> tuple[Section, ...]:

@@ -24,7 +24,7 @@ from buzz_author.events import (
     TurnEnded,
     TurnStarted,
 )
-from buzz_author.harness import Capabilities, HarnessError, SessionSpec
+from buzz_author.harness import Capabilities, HarnessError, SessionHost, SessionSpec
 from buzz_author.sections import Source, section
 from buzz_author.turns import Snapshot, Turn
 from buzz_host.agents.handle import TurnAgent
@@ -427,3 +427,54 @@ async def test_an_empty_message_is_refused(home: Path, message: str) -> None:
     async with staged(home, ScriptedHarness()) as stage:
         with pytest.raises(Exception, match="the message is empty"):
             await collected(stage, message)
+
+
+@pytest.mark.req("HAR-02", "PLG-02", "AUD-01")
+@pytest.mark.parametrize("call", ["open", "send", "events"])
+async def test_a_mistake_in_a_harness_is_a_failed_turn_that_names_it(home: Path, call: str) -> None:
+    class Broken(ScriptedSession):
+        pass
+
+    def mistaken(*_: object, **__: object) -> None:
+        raise KeyError("oops")
+
+    class BrokenHarness(ScriptedHarness):
+        async def open(self, spec: SessionSpec, host: SessionHost) -> ScriptedSession:
+            if call == "open":
+                mistaken()
+            session = Broken(self, spec)
+            self.sessions.append(session)
+            return session
+
+    if call != "open":
+        setattr(Broken, call, mistaken)
+    async with staged(home, BrokenHarness()) as stage:
+        told = await collected(stage)
+        ended = [event for event in told if isinstance(event, events.TurnCompleted)]
+        assert [event.status for event in ended] == ["failed"]
+        assert ended[0].error is not None
+        assert ended[0].error.kind == "unknown"
+        assert f"the harness 'scripted' failed in {call}: KeyError: 'oops' (test_actor.py:" in ended[0].error.native
+        assert stage.statuses() == ["failed"]
+
+
+@pytest.mark.req("HAR-02", "TRN-04")
+async def test_a_mistake_in_steering_loses_no_message(home: Path) -> None:
+    def mistaken(session: ScriptedSession, turn: Turn) -> None:
+        raise TypeError("no")
+
+    async with staged(home, ScriptedHarness(on_send=begins, on_steer=mistaken)) as stage:
+        async with stage.session.turn("Begin") as stream:
+            started = await until(stream, events.TurnStarted)
+            await stage.session.steer("Do not lose me")
+            stage.program.say(TurnEnded(str(started.turn), "completed"))
+            again = [event async for event in until_started(stream, stage)]
+        assert [turn.message for turn in stage.program.sent] == ["Begin", "Do not lose me"]
+        assert kinds(again)[-1] == "turn_completed"
+
+
+async def until_started(stream: AsyncIterator[events.Event], stage: Stage) -> AsyncIterator[events.Event]:
+    """The rest of the stream; the message that came back is answered when it is sent."""
+    stage.harness.on_send = lambda session, turn: session.say(TurnEnded(turn.id, "completed"))
+    async for event in stream:
+        yield event
