@@ -25,6 +25,10 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
+class HostGone(BuzzError):
+    """The running host ended before it answered."""
+
+
 class Services(Protocol):
     """What can be asked about one home; use it as a context manager, from one thread."""
 
@@ -39,8 +43,8 @@ class Services(Protocol):
     def run(self, opening: OpenSession, message: str, take: Callable[[Event], None], stoppable: Interruptible) -> str:
         """One turn in a session of its own, to its end; the id of the session.
 
-        `take` gets the events. `stoppable` is entered while the turn can be stopped. Raises `BuzzError`, and
-        `KeyboardInterrupt` where the turn was left.
+        `take` gets the events. `stoppable` is entered while the turn can be stopped. Raises `BuzzError` (`HostGone`
+        where the host ended in the middle), and `KeyboardInterrupt` where the turn was left.
         """
         ...
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from buzz_author.errors import BuzzError
 from buzz_author.framing import LineFramer, NotJson, decode_line, encode_line
 from buzz_host import VERSION
+from buzz_host.services.connect import HostGone
 from buzz_host.services.peers import same_person
 from buzz_host.services.session_calls import CloseSession, InterruptSession, OpenedSession, SessionCall, TakeTurn
 from buzz_host.services.wire import PROTOCOL_VERSION, structured, unstructured
@@ -42,10 +43,6 @@ E = TypeVar("E")
 
 class HostUnreachable(BuzzError):
     """A host runs and cannot be asked: it does not answer, is of another version, or refuses."""
-
-
-class HostGone(BuzzError):
-    """The host ended before it answered."""
 
 
 class HostFailed(Exception):
@@ -114,8 +111,9 @@ class Remote:
             turn = self._send(TakeTurn(session=opened.session, message=message))
             with stoppable(lambda: self._interrupt(opened.session), self._leave):
                 self._value(turn, lambda told: take(structured(told, Event, "event")))
-                # While this is waited for, the program comes to its end.
-                self._value(self._send(CloseSession(session=opened.session)))
+                with suppress(BuzzError):  # the host closed it, or stops: the turn is over all the same
+                    # While this is waited for, the program comes to its end.
+                    self._value(self._send(CloseSession(session=opened.session)))
         except HostGone:
             raise
         except BaseException:

@@ -11,6 +11,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args, get_origin
 
 import attrs
@@ -177,7 +178,8 @@ def _converter() -> Converter:
         return get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
 
     def tuple_factory(type_: Any, converter: Converter) -> Callable[[object, object], Any]:
-        as_list = list_structure_factory(list[get_args(type_)[0]], converter)
+        a_list: Any = GenericAlias(list, get_args(type_)[0])
+        as_list = list_structure_factory(a_list, converter)
         return lambda value, _: tuple(as_list(value, list))
 
     def fields_of(type_: type[attrs.AttrsInstance], converter: Converter) -> Any:

@@ -22,7 +22,7 @@ VARYING = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(head (none)?|\"head\":\")[0-9a-f]{64}"
     r"|\b(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{8}\b|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?"
 )
-# Commands that ask nothing about the home, or change files of a program of the person's own, always in their own process.
+# Commands that ask nothing about the home, or change files of a program of the person's own.
 IN_THEIR_OWN_PROCESS = {
     "attach claude", "attach status", "demo", "detach", "harness doctor", "plugin new", "plugin validate", "serve",
 }  # fmt: skip
