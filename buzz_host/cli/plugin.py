@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from buzz_host.cli import plugin_writing
+from buzz_host.cli import plugin_installing, plugin_writing
 from buzz_host.cli.asking import ask
 from buzz_host.cli.attached import keep_sets
 from buzz_host.cli.options import home_option, json_option
@@ -72,7 +72,7 @@ def list_plugins(agent: str | None, as_json: bool) -> None:
             (
                 view.id,
                 _standing(view),
-                view.origin or "",
+                f"{view.origin}, verified" if view.verified else view.origin or "",
                 view.source.version if view.source else "",
                 view.source.description if view.source else view.detail,
             )
@@ -144,7 +144,7 @@ def errors(as_json: bool) -> None:
     _draw_troubles(found)
 
 
-for _command in plugin_writing.COMMANDS:
+for _command in (*plugin_installing.COMMANDS, *plugin_writing.COMMANDS):
     plugin.add_command(_command)
 
 
@@ -211,6 +211,10 @@ def _summary(view: PluginView) -> dict[str, Any]:
         "detail": view.detail,
         "otherwise": list(view.otherwise),
         "origin": view.origin,
+        "source": source.installation.source if source and source.installation else None,
+        "commit": source.installation.commit if source and source.installation else None,
+        "content_hash": source.content_hash if source else None,
+        "verified": view.verified,
         "version": source.version if source else None,
         "description": source.description if source else None,
         "faults": [{"plugin": each.plugin, "phase": each.phase, "message": each.message} for each in view.faults],
@@ -223,7 +227,7 @@ def _details(view: PluginView) -> dict[str, Any]:
         "title": source.title if source else None,
         "author": source.author if source else None,
         "where": source.where if source else None,
-        "content_hash": source.content_hash if source else None,
+        "installed_at": source.installation.installed_at.isoformat() if source and source.installation else None,
         "isolation": source.isolation if source else None,
         "enabled_by_default": source.enabled_by_default if source else None,
         "plugin_depends": list(source.plugin_depends) if source else [],
@@ -275,7 +279,11 @@ def _draw_source(source: PluginSource, row: Any) -> None:
     row("description", source.description)
     row("version", source.version)
     row("author", source.author)
-    row("origin", source.origin)
+    row("origin", f"{source.origin}, verified" if source.installation is not None else source.origin)
+    if source.installation is not None:
+        row("source", source.installation.source)
+        row("commit", source.installation.commit)
+        row("installed", f"{source.installation.installed_at:%Y-%m-%d %H:%M:%S} UTC")
     row("path", source.where)
     row("content", f"sha256 {source.content_hash}")
     row("isolation", "in the host, with full trust" if source.isolation == "host" else "in a process of its own")

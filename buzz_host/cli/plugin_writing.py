@@ -1,4 +1,4 @@
-"""The part of `buzz plugin` that is for authors: linking a folder, taking it out, starting a new one, checking one."""
+"""The part of `buzz plugin` that is for authors: starting a new plugin, and checking one."""
 
 from __future__ import annotations
 
@@ -7,60 +7,11 @@ from typing import Final
 
 import click
 
-from buzz_host.cli.asking import ask
 from buzz_host.cli.endings import EXIT_MISTAKE
 from buzz_host.cli.options import home_option, json_option
-from buzz_host.cli.output import note, print_json
+from buzz_host.cli.output import print_json
 
 folder_type: Final = click.Path(path_type=Path)
-
-
-@click.command()
-@click.option("--link", "linked", is_flag=True, help="Use it in place: what is edited there is what runs.")
-@click.argument("path", type=folder_type)
-@json_option
-@home_option
-def install(linked: bool, path: Path, as_json: bool) -> None:
-    """Add the plugin at PATH, a folder or a .py file, to this home."""
-    if not linked:
-        raise click.UsageError("only `install --link PATH` is there in this version: it uses the plugin in place")
-    from buzz_host.services.calls import LinkPlugin
-    from buzz_host.services.connect import from_here
-    from buzz_host.terminal import printable_line
-
-    made = ask(LinkPlugin(path=from_here(path)))
-    if as_json:
-        print_json(
-            {
-                "plugin": made.source.id,
-                "link": str(made.link),
-                "path": made.source.where,
-                "already": made.already,
-                "warnings": list(made.warnings),
-                "from": "the next turn",
-            }
-        )
-        return
-    for line in made.warnings:
-        note(f"warning: {printable_line(line)}", fg="yellow")
-    was = "was linked already" if made.already else "is linked, from the next turn"
-    click.echo(printable_line(f"plugin '{made.source.id}' {was}: {made.link} -> {made.source.where}"))
-
-
-@click.command()
-@click.argument("name")
-@json_option
-@home_option
-def remove(name: str, as_json: bool) -> None:
-    """Take a plugin out of this home; its files are kept."""
-    from buzz_host.services.calls import RemovePlugin
-    from buzz_host.terminal import printable_line
-
-    gone = ask(RemovePlugin(plugin=name))
-    if as_json:
-        print_json({"plugin": gone.name, "was_link": gone.was_link, "kept": str(gone.kept), "from": "the next turn"})
-    else:
-        click.echo(printable_line(gone.line))
 
 
 @click.command()
@@ -111,4 +62,4 @@ def validate(ctx: click.Context, path: Path, as_json: bool) -> None:
         ctx.exit(EXIT_MISTAKE)
 
 
-COMMANDS: Final = (install, remove, new, validate)
+COMMANDS: Final = (new, validate)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from buzz_host.settings import Home
 
 PHASE = "find"
+# The phase of an installed plugin that is not what was installed.
+VERIFY_PHASE = "verify"
 # What tools leave in any folder.
 _NO_CANDIDATES = frozenset({"__pycache__", "__init__.py"})
 
@@ -40,6 +42,7 @@ class Candidate:
     source: PluginSource | None = None
     reason: str = ""
     warnings: tuple[str, ...] = ()
+    phase: str = PHASE
 
 
 def discover(
@@ -82,7 +85,7 @@ def discover(
             if len(alike) > 1:
                 faults.append(_clash(alike))
             elif first.source is None:
-                faults.append(PluginFault(first.name, PHASE, one_line(first.reason)))
+                faults.append(PluginFault(first.name, first.phase, one_line(first.reason)))
             else:
                 sources.append(first.source)
     return Discovery(
@@ -179,13 +182,16 @@ def _installed(home: Home) -> Iterator[Candidate]:
 
 
 def _installed_one(home: Home, row: InstalledPlugin) -> Candidate:
-    from buzz_host.plugins.install.integrity import stored_source
+    from buzz_host.plugins.install.integrity import ChangedError, stored_source
 
+    place = str(row.place(home))
     try:
         source, warnings = stored_source(home, row)
         return Candidate(row.name, source.where, "installed", source, warnings=warnings)
+    except ChangedError as error:
+        return Candidate(row.name, place, "installed", reason=str(error), phase=VERIFY_PHASE)
     except BuzzError as error:
-        return Candidate(row.name, str(row.place(home)), "installed", reason=str(error))
+        return Candidate(row.name, place, "installed", reason=str(error))
 
 
 def _from_entry_points() -> Iterator[Candidate]:

@@ -21,6 +21,7 @@ import attrs
 
 from buzz_author.errors import BuzzError
 from buzz_host import VERSION
+from buzz_host.plugins.install.storing import sweep as sweep_installations
 from buzz_host.serve.faces import Face, faces
 from buzz_host.serve.listening import Listening
 from buzz_host.serve.lock import ServeLock
@@ -68,9 +69,10 @@ async def _serve(home: Home, lock: ServeLock, ready: Callable[[Serving], None], 
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(Host(home.root))
         await host.sweep()
+        await asyncio.to_thread(sweep_installations, host.home)
         _ = host.store  # a database that cannot be used is told now, not in the first turn
         for face in others:
-            await face.start(host)
+            await _started(face, host)
             stack.push_async_callback(face.stop)
         listening = Listening(path, host)
         await listening.start()
@@ -78,7 +80,14 @@ async def _serve(home: Home, lock: ServeLock, ready: Callable[[Serving], None], 
         lock.tell(Place(os.getpid(), path))
         ready(Serving(home.root, os.getpid(), path))
         await stopping.wait()
-        _end_at_once_after(STOP_DEADLINE_S)
+        stack.callback(_end_at_once_after(STOP_DEADLINE_S).cancel)
+
+
+async def _started(face: Face, host: Host) -> None:
+    try:
+        await face.start(host)
+    except OSError as error:
+        raise BuzzError(f"{type(face).__name__} cannot listen ({error.strerror or error})") from None
 
 
 def _signals() -> asyncio.Event:
@@ -99,7 +108,7 @@ def _signals() -> asyncio.Event:
     return stopping
 
 
-def _end_at_once_after(seconds: float) -> None:
+def _end_at_once_after(seconds: float) -> threading.Timer:
     def end() -> None:
         print(f"buzz: the host did not come to its end within {seconds:g} s: it is ended at once", file=sys.stderr)
         os._exit(1)
@@ -107,3 +116,4 @@ def _end_at_once_after(seconds: float) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+    return timer

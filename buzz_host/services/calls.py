@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from buzz_host.services import install_calls
 from buzz_host.services.call import Call, HomeCall, HostCall, TellingCall
 from buzz_host.services.preview_call import PreviewTurn
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from buzz_host.ledger.search import Find
     from buzz_host.ledger.verify import Break
     from buzz_host.ledger.views import PluginRow, TurnRow, TurnView
-    from buzz_host.plugins.linking import Linked, Removed
+    from buzz_host.plugins.linking import Linked
     from buzz_host.services.audit import Verification
     from buzz_host.services.harnesses import HarnessView
     from buzz_host.services.host import Host
@@ -43,7 +44,6 @@ __all__ = [
     "ListPlugins",
     "PluginErrors",
     "PreviewTurn",
-    "RemovePlugin",
     "SearchAudit",
     "ShowPlugin",
     "SwitchPlugin",
@@ -150,25 +150,6 @@ class LinkPlugin(HomeCall["Linked"]):
         from buzz_host.plugins.linking import link
 
         return link(home, Path(self.path))
-
-
-@attrs.frozen(kw_only=True)
-class RemovePlugin(HomeCall["Removed"]):
-    """Take a plugin out of the home; its files are kept."""
-
-    name = "plugins.remove"
-    plugin: str
-
-    @staticmethod
-    def answer_type() -> object:
-        from buzz_host.plugins.linking import Removed
-
-        return Removed
-
-    def answer(self, home: Home) -> Removed:
-        from buzz_host.plugins.linking import remove
-
-        return remove(home, self.plugin)
 
 
 @attrs.frozen
@@ -312,7 +293,7 @@ _ALL: Final[tuple[type[Call[Any]], ...]] = (
     PluginErrors,
     SwitchPlugin,
     LinkPlugin,
-    RemovePlugin,
+    *install_calls.ALL,
     ListHarnesses,
     AuditTurns,
     AuditTurn,

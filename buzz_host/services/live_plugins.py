@@ -1,7 +1,8 @@
 """The plugins of a running host: found, switched, run, and looked at again before each turn.
 
 What a surface shows is what the next turn does, so nothing is remembered here that a file could contradict: when
-`buzz.toml` or the plugin folder has changed since the last look, the set that runs is brought in line first (PLG-06).
+`buzz.toml`, the plugin folder or the lock of what is installed has changed since the last look, the set that runs is
+brought in line first (PLG-06).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class LivePlugins:
         self.contributions: Final = Contributions()
         self.enablement: Final = Enablement(home)
         self._runtime: PluginRuntime | None = None
+        self._closed = False
         self._found = Discovery()
         self._seen: tuple[Signature, object] | None = None
         self._late: tuple[PluginFault, ...] = ()
@@ -55,7 +57,8 @@ class LivePlugins:
         await self.refresh()
 
     async def refresh(self) -> None:
-        """Bring what runs in line with `buzz.toml` and the plugin folder, if either has changed; cheap if not.
+        """Bring what runs in line with `buzz.toml`, the plugin folder and what is installed, if any has changed; cheap
+        if not.
 
         Of several that ask at once one looks; the others wait for what it finds.
         """
@@ -63,7 +66,7 @@ class LivePlugins:
             await self._look()
 
     async def _look(self) -> None:
-        seen = (signature(self._home), _folder_signature(self._home.plugins))
+        seen = (signature(self._home), (_signature_of(self._home.plugins), _signature_of(self._home.lock)))
         if seen != self._seen:
             self.enablement.refresh()
             if self._seen is None or seen[1] != self._seen[1]:
@@ -74,8 +77,17 @@ class LivePlugins:
         elif self._late:
             self._late = await self._running.settled(0)
 
+    async def settle(self, deadline_s: float) -> None:
+        """Wait until each plugin is active, failed or stopped, or cannot get on by itself; `deadline_s` at most."""
+        self._late = await self._running.settled(deadline_s)
+
+    def retry(self, plugin: str) -> bool:
+        """Start a plugin that has failed again; False when it has not."""
+        return self._running.retry(plugin)
+
     async def close(self) -> None:
         """Stop all plugins; what does not end within 10 s is given up."""
+        self._closed = True
         if self._runtime is not None:
             await self._runtime.close(CLOSE_DEADLINE_S)
 
@@ -141,14 +153,16 @@ class LivePlugins:
 
     @property
     def _running(self) -> PluginRuntime:
+        if self._closed:
+            raise BuzzError("this host has ended: start another one")
         if self._runtime is None:
             raise BuzzError("this host has not been started: use `async with Host() as host`")
         return self._runtime
 
 
-def _folder_signature(folder: Path) -> object:
+def _signature_of(path: Path) -> object:
     try:
-        status = folder.stat()
+        status = path.stat()
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino

@@ -17,7 +17,7 @@ from buzz_author.json_values import JsonObject
 from buzz_author.names import folded
 from buzz_host.agents.catalogue import AgentCatalogue
 from buzz_host.plugins.contributions import HARNESSES, INSTRUCTIONS
-from buzz_host.plugins.discovery import discover
+from buzz_host.plugins.discovery import VERIFY_PHASE, discover
 from buzz_host.plugins.enablement import Enablement, Reason
 from buzz_host.plugins.sources import Discovery, Origin, PluginSource, SettingRule
 from buzz_host.turns.snapshot import Standing
@@ -71,6 +71,14 @@ class PluginView:
     def origin(self) -> Origin | None:
         """Where it comes from."""
         return self.source.origin if self.source is not None else None
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether each byte of an installed plugin is what was installed. None for a plugin that is not installed:
+        there is nothing to hold it against."""
+        if any(each.phase == VERIFY_PHASE for each in self.faults):
+            return False
+        return True if self.source is not None and self.source.installation is not None else None
 
     @property
     def setting_rules(self) -> dict[str, SettingRule]:

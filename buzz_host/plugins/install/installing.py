@@ -164,7 +164,7 @@ def _placed(home: Home, change: Change, checked: Checked, staged: Path) -> Place
         status = "upgraded"
     if not (same and whole):
         change.store(checked.files, staged)
-    if row != before:
+    if row != before or status == "repaired":  # written anew, the lock tells a running host to look again
         change.put(row)
     return Placed(row, checked, before, status)
 
