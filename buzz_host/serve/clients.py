@@ -76,22 +76,22 @@ class Client:
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._sessions: dict[str, tuple[Session, AsyncExitStack]] = {}
         self._stopping = False
+        self._conversation: asyncio.Task[None] | None = None
 
     async def talk(self) -> None:
         """Answer the client until it is gone. Never raises for anything that a client can do."""
+        self._conversation = asyncio.get_running_loop().create_task(self._converse())
         try:
-            await self._converse()
-        except BuzzError as refused:  # somebody else's process, or a line without an end
-            await self._say({"id": None, "error": {"kind": "refused", "message": str(refused)}})
-        except OSError:
-            pass
+            # In a task of its own: to stop it does not disturb what follows it.
+            await asyncio.wait({self._conversation})
         finally:
+            self._conversation.cancel()
             await self._leave()
 
     async def stop(self, deadline_s: float) -> None:
         """Take no further request, interrupt the turns that run, and let everything come to its end.
 
-        What is not at its end within `deadline_s` is cancelled; `talk` then ends by itself.
+        What is not at its end within `deadline_s` is cancelled, and programs are ended; `talk` then returns.
         """
         self._stopping = True
         for session, _ in list(self._sessions.values()):
@@ -100,15 +100,21 @@ class Client:
         if self._answering:
             await asyncio.wait(self._answering.values(), timeout=deadline_s)
         await self._end_sessions()
-        self._reader.feed_eof()
+        if self._conversation is not None:
+            self._conversation.cancel()
 
     async def _converse(self) -> None:
-        same_person(self._writer.get_extra_info("socket"))
-        await self._say({"v": PROTOCOL_VERSION, "buzz": VERSION, "pid": os.getpid()})
-        framer = LineFramer()
-        while octets := await self._reader.read(CHUNK_BYTES):
-            for line in framer.feed(octets):
-                await self._take(line)
+        """Take requests until the client is gone, or may not go on."""
+        with contextlib.suppress(OSError):
+            try:
+                same_person(self._writer.get_extra_info("socket"))
+                await self._say({"v": PROTOCOL_VERSION, "buzz": VERSION, "pid": os.getpid()})
+                framer = LineFramer()
+                while octets := await self._reader.read(CHUNK_BYTES):
+                    for line in framer.feed(octets):
+                        await self._take(line)
+            except BuzzError as refused:  # somebody else's process, or a line without an end
+                await self._say({"id": None, "error": {"kind": "refused", "message": str(refused)}})
 
     async def _take(self, line: bytes) -> None:
         await self._slots.acquire()
@@ -239,6 +245,8 @@ class Client:
             self._writer.close()
 
     async def _say(self, line: Mapping[str, object]) -> None:
+        if self._writer.transport.is_closing():
+            raise ConnectionResetError("the client is gone")
         self._writer.write(encode_line(line))
         await self._writer.drain()
 

@@ -34,7 +34,7 @@ class Listening:
         self.path = path
         self._host = host
         self._server: asyncio.Server | None = None
-        self._clients: dict[Client, asyncio.Task[None] | None] = {}
+        self._clients: dict[Client, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
         """Begin to listen. Raises `BuzzError` where the socket cannot be made."""
@@ -57,10 +57,14 @@ class Listening:
             self._server.close()
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
-        await asyncio.gather(*(client.stop(deadline_s) for client in self._clients), return_exceptions=True)
-        talks = [task for task in self._clients.values() if task is not None]
-        if talks:
-            await asyncio.wait(talks, timeout=deadline_s)
+        await asyncio.gather(*(self._see_off(*each, deadline_s) for each in list(self._clients.items())))
+
+    async def _see_off(self, client: Client, talk: asyncio.Task[None], deadline_s: float) -> None:
+        try:
+            await client.stop(deadline_s)
+        except Exception:
+            log.exception("a client could not be seen off in order")
+        await asyncio.wait({talk}, timeout=deadline_s)
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= CLIENTS_MAX:
@@ -69,7 +73,9 @@ class Listening:
             writer.close()
             return
         client = Client(self._host, reader, writer)
-        self._clients[client] = asyncio.current_task()
+        talk = asyncio.current_task()
+        assert talk is not None, "asyncio gives each client a task"
+        self._clients[client] = talk
         try:
             await client.talk()
         except Exception:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -69,7 +70,8 @@ class ServeLock:
     def release(self) -> None:
         """Give it back; doing so again does nothing."""
         if self._descriptor >= 0:
-            os.ftruncate(self._descriptor, 0)
+            with suppress(OSError):  # a disk that became read-only meanwhile
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = -1
 

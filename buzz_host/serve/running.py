@@ -59,11 +59,22 @@ def serve(home: Path | None, ready: Callable[[Serving], None], others: Sequence[
             f"{resolved.root}: is on a network file system ({kind}), whose locks do not hold: "
             "set BUZZ_HOME to a folder on a local disk"
         )
+    last_end = threading.Timer(STOP_DEADLINE_S, _end_at_once)
+    last_end.daemon = True
     with ServeLock.take(resolved) as lock:
-        asyncio.run(_serve(resolved, lock, ready, faces() if others is None else others))
+        try:
+            asyncio.run(_serve(resolved, lock, ready, faces() if others is None else others, last_end.start))
+        finally:
+            last_end.cancel()
 
 
-async def _serve(home: Home, lock: ServeLock, ready: Callable[[Serving], None], others: Sequence[Face]) -> None:
+async def _serve(
+    home: Home,
+    lock: ServeLock,
+    ready: Callable[[Serving], None],
+    others: Sequence[Face],
+    stops: Callable[[], None],
+) -> None:
     stopping = _signals()
     path = socket_path(home)
     async with AsyncExitStack() as stack:
@@ -80,7 +91,7 @@ async def _serve(home: Home, lock: ServeLock, ready: Callable[[Serving], None], 
         lock.tell(Place(os.getpid(), path))
         ready(Serving(home.root, os.getpid(), path))
         await stopping.wait()
-        stack.callback(_end_at_once_after(STOP_DEADLINE_S).cancel)
+        stops()
 
 
 async def _started(face: Face, host: Host) -> None:
@@ -108,12 +119,7 @@ def _signals() -> asyncio.Event:
     return stopping
 
 
-def _end_at_once_after(seconds: float) -> threading.Timer:
-    def end() -> None:
-        print(f"buzz: the host did not come to its end within {seconds:g} s: it is ended at once", file=sys.stderr)
-        os._exit(1)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    return timer
+def _end_at_once() -> None:
+    seconds = f"{STOP_DEADLINE_S:g}"
+    print(f"buzz: the host did not come to its end within {seconds} s: it is ended at once", file=sys.stderr)
+    os._exit(1)

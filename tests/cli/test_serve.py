@@ -287,6 +287,23 @@ def test_fifty_previews_at_once(environment: dict[str, str], work: Path, buzz: B
         assert host.end() == (0, b"")
 
 
+@pytest.mark.req("CLI-01")
+@pytest.mark.usefixtures("parrot")
+def test_a_command_that_asks_a_host_imports_neither_a_loop_nor_a_host(environment: dict[str, str], work: Path) -> None:
+    asked = "import sys; from buzz_host.cli import buzz; buzz(['preview', '--harness', 'parrot', 'x'], standalone_mode="
+    shown = "False); print(*sorted(sys.modules))"
+    with serving(environment, work):
+        done = subprocess.run(
+            [sys.executable, "-c", asked + shown], capture_output=True, cwd=work, env=environment, timeout=DEADLINE_S
+        )
+    imported = set(done.stdout.decode().split("\n")[-2].split())
+    assert {"click", "buzz_host.services.remote"} <= imported
+    assert not imported & {
+        "asyncio", "rich", "sqlite3", "subprocess", "tomlkit",
+        "buzz_host.plugins", "buzz_host.services.calls", "buzz_host.services.host", "buzz_host.services.local",
+    }  # fmt: skip
+
+
 @pytest.mark.req("PLG-06", "CLI-01")
 @pytest.mark.usefixtures("parrot")
 def test_further_plugins_of_a_command_are_its_own(

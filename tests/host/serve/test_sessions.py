@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from buzz_host.services.audit import Audit
+from tests.cli.commands import PARROT
 from tests.host.serve.conftest import Served
 from tests.host.serve.talking import Talk
 from tests.host.services.test_host import ECHO, speaks, write_plugin
@@ -135,6 +136,20 @@ async def test_a_stop_lets_a_turn_end_as_interrupted_and_tells_the_client(served
         await stopping
     assert statuses(served) == ["interrupted"]
     assert not served.path.exists()
+
+
+@pytest.mark.req("OPS-03", "CLI-01")
+async def test_a_stop_ends_a_turn_that_will_not_be_interrupted(served: Served) -> None:
+    (served.host.home.plugins / "parrot.py").write_bytes(PARROT.read_bytes())
+    async with Talk(served.path) as talk:
+        value = await talk.ask("session.open", here="/", harness="parrot")
+        await talk.request("session.turn", session=value["session"], message='say "so far"\nhang deaf')
+        await talk.event("text_delta")
+        begun = time.monotonic()
+        await served.listening.stop(0.5)
+        assert time.monotonic() - begun < 5
+        assert (await talk.event("turn_completed"))["status"] == "failed"
+    assert statuses(served) == ["failed"]
 
 
 @pytest.mark.req("CLI-01")
