@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -18,7 +18,8 @@ from buzz_host.plugins.context import HostContext, Spawn
 from buzz_host.plugins.contributions import Contributions
 from buzz_host.plugins.ctx_agents import HostAgents
 from buzz_host.plugins.effects import PHASE, Effects
-from buzz_host.plugins.loading import ROOT, LoadedPlugin, load, load_fault, unload
+from buzz_host.plugins.faults import ROOT, exception_fault
+from buzz_host.plugins.loading import LoadedPlugin, load, load_fault, unload
 from buzz_host.plugins.services import ServiceRegistry
 from buzz_host.plugins.threads import GivenUp, Job, PluginThread
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+TASK_PHASE: Final = "task"
 
 
 @attrs.frozen
@@ -94,12 +96,17 @@ class Activation:
 
 
 class Revision:
-    """The code of one revision on a thread of its own, from `load` to `end`."""
+    """The code of one revision on a thread of its own, from `load` to `end`.
 
-    def __init__(self, source: PluginSource, around: Surroundings) -> None:
+    `told` is given, on the host's loop, the fault of each task of the plugin's own that nobody awaited.
+    """
+
+    def __init__(self, source: PluginSource, around: Surroundings, told: Callable[[PluginFault], None]) -> None:
         self.source = source
         self.over = asyncio.Event()
         self._around = around
+        self._told = told
+        self._loop = asyncio.get_running_loop()
         self._thread: PluginThread | None = None
         self._loaded: LoadedPlugin | None = None
         self._given_up = False
@@ -171,8 +178,14 @@ class Revision:
         """
         activation.fence()
         effects, limit_s = activation.effects, self._around.limits.cleanup_s
-        if not effects.empty:
-            job: Job[None] = self._on_thread().run(effects.dispose_all)
+        if self._thread is not None or not effects.empty:
+            thread = self._on_thread()
+
+            async def dispose() -> None:
+                await effects.dispose_all()
+                thread.tell_unawaited()
+
+            job: Job[None] = thread.run(dispose)
             if not await job.wait(limit_s):
                 at = f" (in {effects.running})" if effects.running else ""
                 overdue(PluginFault(self.source.id, PHASE, f"its clean-up had not ended after {limit_s:g} s{at}"))
@@ -197,8 +210,17 @@ class Revision:
 
     def _on_thread(self) -> PluginThread:
         if self._thread is None:
-            self._thread = PluginThread(self.source.id, self._modules)
+            self._thread = PluginThread(self.source.id, self._modules, self._task_failed)
         return self._thread
+
+    def _task_failed(self, error: BaseException) -> bool:
+        # On the plugin's thread.
+        fault = exception_fault(self.source.id, TASK_PHASE, error)
+        try:
+            self._loop.call_soon_threadsafe(self._told, fault)
+        except RuntimeError:  # the loop is closed: nobody can be told
+            return False
+        return True
 
     @property
     def _modules(self) -> str:

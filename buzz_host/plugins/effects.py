@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from buzz_author.errors import PluginClosed, PluginFault
+from buzz_host.plugins.faults import exception_fault
 
 if TYPE_CHECKING:
     from buzz_author.plugins import Disposer, Effect
@@ -85,7 +86,7 @@ class Effects:
             if inspect.isawaitable(result):
                 await result
         except BaseException as error:
-            self.faults.append(PluginFault.from_exception(self._plugin, PHASE, error))
+            self.faults.append(exception_fault(self._plugin, PHASE, error))
         finally:
             self.running = None
 
@@ -108,7 +109,7 @@ class Effects:
         try:
             await result
         except BaseException as error:
-            self.faults.append(PluginFault.from_exception(self._plugin, PHASE, error))
+            self.faults.append(exception_fault(self._plugin, PHASE, error))
         finally:
             self._finished(effect)
 

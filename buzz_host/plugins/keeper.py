@@ -68,6 +68,7 @@ class Keeper:
         self._closing = False
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
         self._task = self._loop.create_task(self._run(), name=f"keeper of plugin {wanted.source.id}")
 
     @property
@@ -107,13 +108,15 @@ class Keeper:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody keeps anything any more
             self._loop.call_soon_threadsafe(self._changed.set)
 
-    def late(self, waited_s: float) -> PluginFault:
-        """The fault of a plugin that is not active yet, after `waited_s` seconds."""
+    def late(self) -> PluginFault:
+        """The fault of a plugin that is not active yet."""
         status = self.status
+        waited_s = self._loop.time() - self._began
         if status.waiting_for:
             names = ", ".join(f"'{name}'" for name in status.waiting_for)
             return PluginFault(status.id, "starting", f"it waits for {names}, which this host does not provide now")
-        return status.error or PluginFault(status.id, "starting", f"still starting after {waited_s:g} s")
+        waited = f"{waited_s:.0f} s" if waited_s >= 1 else f"{waited_s * 1000:.0f} ms"
+        return status.error or PluginFault(status.id, "starting", f"not active yet after {waited}")
 
     def last(self) -> asyncio.Task[None]:
         """Want nothing any more; the task ends when the plugin has stopped."""
@@ -130,6 +133,7 @@ class Keeper:
 
     def _begin(self, wanted: Wanted | None) -> None:
         self._wanted = wanted
+        self._began = self._loop.time()
         if self._activation is not None:
             self._activation.fence()
         if self._revision is not None:
@@ -165,7 +169,7 @@ class Keeper:
     async def _attempt(self, wanted: Wanted) -> None:
         """Load one revision, and keep it active until it is not wanted any more, or fails."""
         self.faults, self._clean_up_faults = self._clean_up_faults, ()
-        revision = self._revision = Revision(wanted.source, self._around)
+        revision = self._revision = Revision(wanted.source, self._around, self._task_failed)
         by_force = True
         try:
             fault = await revision.load()
@@ -211,6 +215,12 @@ class Keeper:
         self._rest(None)
         self._activation = None
         return fault
+
+    def _task_failed(self, fault: PluginFault) -> None:
+        """A task of the plugin's own raised, and nobody awaited it: told until the next attempt."""
+        if fault not in self.faults:
+            self.faults += (fault,)
+            self._moved()
 
     def _overdue(self, fault: PluginFault) -> None:
         self._add(fault)

@@ -99,7 +99,7 @@ class PluginRuntime:
                     self._moved.clear()
                     await self._moved.wait()
         return tuple(
-            keeper.late(deadline_s) for _, keeper in sorted(self._keepers.items()) if keeper.status.state == "starting"
+            keeper.late() for _, keeper in sorted(self._keepers.items()) if keeper.status.state == "starting"
         )
 
     async def close(self, deadline_s: float) -> tuple[PluginFault, ...]:

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from buzz_author.errors import BuzzError, PluginFault
+from buzz_host.plugins.faults import ROOT, exception_fault
 from buzz_host.plugins.files import PluginFiles, PluginFilesError, read_file, read_folder
 from buzz_host.plugins.sources import PluginSource, one_line
+from buzz_host.plugins.whose import belongs
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 else:
     Loader = object  # the base classes in `importlib.abc` cost more to import than this module, and give nothing
 
-ROOT: Final = "buzz_plugins"
 MODULE: Final = "plugin"
 HASH_CHARS: Final = 16
 
@@ -76,17 +77,9 @@ def unload(package: str | None) -> None:
 
 def load_fault(source: PluginSource, phase: str, error: BaseException) -> PluginFault:
     """The fault for what loading or running a plugin raised, with a hint where its author is likely to need one."""
-    fault = PluginFault.from_exception(source.id, phase, error)
-    message = fault.message
-    if isinstance(error, BuzzError):
-        # It is written for people already, and says more than where in the host it was raised.
-        return attrs.evolve(fault, message=one_line(str(error)), traceback="")
-    if isinstance(error, SyntaxError) and error.filename:
-        place = f"{error.filename}:{error.lineno}" if error.lineno else error.filename
-        message = f"{place}: {type(error).__name__}: {error.msg}"
-    elif isinstance(error, ModuleNotFoundError) and (hint := _import_hint(source, error.name or "")):
-        message = f"{message}: {hint}"
-    return attrs.evolve(fault, message=one_line(message))
+    hint = _import_hint(source, error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    fault = exception_fault(source.id, phase, error, hint)
+    return attrs.evolve(fault, message=one_line(fault.message))
 
 
 def _import_hint(source: PluginSource, name: str) -> str:
@@ -119,6 +112,7 @@ def _read_again(source: PluginSource) -> PluginFiles:
 
 def _imported(source: PluginSource) -> object:
     module, _, attribute = (source.import_path or "").partition(":")
+    belongs(module, source.id)
     found: object = importlib.import_module(module)
     for name in filter(None, attribute.split(".")):
         try:
@@ -209,6 +203,7 @@ class _Packages:
                 number += 1
                 package = f"{base}_{number}"
             self._loaded[package] = (files, form)
+        belongs(package, plugin, files.root)
         return package
 
     def remove(self, package: str) -> None:

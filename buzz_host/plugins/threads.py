@@ -16,11 +16,15 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar
 
+from buzz_host.plugins.whose import THREAD_PREFIX
+
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]] | Callable[[], T]
 
 # What a plugin left running on its loop gets this long to take its cancellation before the loop is closed.
 LEFT_TASKS_S: Final = 1.0
+# A task that has failed gets this long to be awaited by another one; then its failure is told.
+UNAWAITED_S: Final = 0.1
 # A condemned thread is asked again and again to end, since code may swallow what it is sent; then it is left alone.
 FORCE_PAUSE_S: Final = 0.05
 FORCE_TRIES: Final = 400
@@ -117,18 +121,22 @@ class _Carried(Exception):
 class PluginThread:
     """One plugin's thread with its loop. Made on the host's loop; runs until `stop` or `condemn`.
 
-    `modules` is how the names of the plugin's own modules begin.
+    `modules` is how the names of the plugin's own modules begin. `failed` is told, on the thread, what a task of the
+    plugin's own raised that nobody awaited; it says whether it could do anything about it.
     """
 
-    def __init__(self, plugin: str, modules: str) -> None:
+    def __init__(self, plugin: str, modules: str, failed: Callable[[BaseException], bool] | None = None) -> None:
         self._plugin = plugin
         self._modules = modules
+        self._failed = failed or (lambda _: False)
+        self._unawaited: set[asyncio.Task[Any]] = set()
         self._log = logging.getLogger(f"buzz.plugin.{plugin}")
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._background_fault)
+        self._loop.set_task_factory(self._task)  # type: ignore[arg-type]  # typeshed knows no generic one
         self._stopping = False
         self.condemned = False
-        self._thread = threading.Thread(target=self._main, name=f"buzz plugin {plugin}", daemon=True)
+        self._thread = threading.Thread(target=self._main, name=f"{THREAD_PREFIX}{plugin}", daemon=True)
         self._thread.start()
 
     @property
@@ -187,7 +195,7 @@ class PluginThread:
             except BaseException as error:
                 # SystemExit or KeyboardInterrupt from a task of the plugin's own: only that task ends.
                 if not isinstance(error, GivenUp):
-                    self._log.error("a task of its own raised %s", type(error).__name__, exc_info=error)
+                    self._tell("a task of its own ended", error)
         with contextlib.suppress(BaseException):
             self._end_left_tasks()
         with contextlib.suppress(BaseException):
@@ -203,7 +211,37 @@ class PluginThread:
 
     def _background_fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        self._log.error("%s", context.get("message"), exc_info=error if isinstance(error, BaseException) else None)
+        self._tell(str(context.get("message")), error if isinstance(error, BaseException) else None)
+
+    def _task(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], **options: Any) -> asyncio.Task[T]:
+        task: asyncio.Task[T] = asyncio.Task(work, loop=loop, **options)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if _raised_unseen(task):
+            self._unawaited.add(task)
+            self._loop.call_later(UNAWAITED_S, self._tell_unawaited, task)
+
+    def tell_unawaited(self) -> None:
+        """Tell of every task that has failed and that nobody has awaited; on the thread."""
+        for task in list(self._unawaited):
+            self._tell_unawaited(task)
+
+    def _tell_unawaited(self, task: asyncio.Task[Any]) -> None:
+        if task in self._unawaited:
+            self._unawaited.discard(task)
+            if _raised_unseen(task):
+                self._tell("a task of its own raised", task.exception())
+
+    def _tell(self, what: str, error: BaseException | None) -> None:
+        if error is None or not self._failed(error):
+            self._log.error("%s", what, exc_info=error)
+
+
+def _raised_unseen(task: asyncio.Task[Any]) -> bool:
+    """Whether `task` has failed and nobody has asked for its exception; to ask for it would be to have seen it."""
+    return task.done() and bool(getattr(task, "_log_traceback", False))
 
 
 def end_by_force(thread: threading.Thread, modules: str) -> None:

@@ -19,9 +19,10 @@ from typing import Final
 
 import attrs
 
-from buzz_author.errors import PluginFault, describe
+from buzz_author.errors import PluginFault
 from buzz_author.instructions import AgentHandle, Guard
 from buzz_author.turns import LeftOutReason
+from buzz_host.plugins.faults import described, exception_fault
 from buzz_host.plugins.threads import GivenUp, end_by_force
 
 # A call that holds the interpreter lock keeps every thread of ours from running. The watchdog of `faulthandler` needs
@@ -160,14 +161,14 @@ class _Go:
                 self._leave_out_the_rest()
                 break
             self._began = began = now
-            verdict, error = _judge(question.when, agent)
+            verdict, error = _judge(question, agent)
             if self._given_up is not None:
                 return
             if type(agent) is not kind:
                 agent = self._handle()
             now = clock()
             if error is not None:
-                self.faults.append(PluginFault.from_exception(question.plugin, "when", error))
+                self.faults.append(exception_fault(question.plugin, "when", error))
             if now - began > slow_s:
                 verdict = self._slow(question, verdict, now - began)
             verdicts.append(verdict)
@@ -282,10 +283,10 @@ class _LockWatchdog:
 _watchdog = _LockWatchdog()
 
 
-def _judge(when: Guard, agent: AgentHandle) -> tuple[Verdict, BaseException | None]:
+def _judge(question: Question, agent: AgentHandle) -> tuple[Verdict, BaseException | None]:
     """What one guard says. Only the literal `True` admits; whatever it raises is a value here (INS-04)."""
     try:
-        answer: object = when(agent)
+        answer: object = question.when(agent)
         if answer is True:
             return ADMITTED, None
         if answer is False:
@@ -297,7 +298,7 @@ def _judge(when: Guard, agent: AgentHandle) -> tuple[Verdict, BaseException | No
     except GivenUp:
         raise
     except BaseException as error:
-        return Verdict("when-raised", describe(error)), error
+        return Verdict("when-raised", described(question.plugin, error)), error
 
 
 def _close(awaitable: object) -> None:

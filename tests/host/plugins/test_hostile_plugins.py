@@ -304,7 +304,10 @@ async def test_a_disposer_that_raises_keeps_no_other_from_running_last_in_first_
         runtime.reconcile([])
         await runtime.settled()
         assert stage.said == ["early", "third", "second", "first"]
-        assert [fault.message for fault in runtime.faults()] == ["RuntimeError: third broke", "SystemExit: 2"]
+        assert [fault.message for fault in runtime.faults()] == [
+            "RuntimeError: third broke (plugin.py:6)",
+            "SystemExit: 2 (plugin.py:10)",
+        ]
         assert status_of(runtime, "a").state == "disabled"
 
 
