@@ -10,7 +10,7 @@ from buzz_host.cli.asking import ask
 from buzz_host.cli.attached import bring_in_notes
 from buzz_host.cli.endings import EXIT_FAILED, Ending
 from buzz_host.cli.options import home_option, home_path, json_option
-from buzz_host.cli.output import print_json
+from buzz_host.cli.output import note, print_json
 
 if TYPE_CHECKING:
     from buzz_host.ledger.search import Find
@@ -178,7 +178,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     A "phrase in quotes" matches as it stands, and word* what begins with it. Each text is listed once, with the newest
     turn that holds it; exit code 1 where there is none.
     """
-    from buzz_host.services.calls import SearchAudit
+    from buzz_host.services.calls import SearchAudit, UnsearchedEntries
 
     finds = ask(SearchAudit(words=" ".join(words), limit=limit))
     if as_json:
@@ -188,6 +188,12 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
             print_json(attrs.asdict(find))
     else:
         _draw_finds(finds)
+    if left := ask(UnsearchedEntries()):
+        note(
+            f"warning: {left:,} entries of the ledger were not searched: they are not indexed, as this home cannot "
+            "be written",
+            fg="yellow",
+        )
     if not finds:
         raise Ending(EXIT_FAILED)
 

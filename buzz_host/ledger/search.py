@@ -80,6 +80,12 @@ def index_when_idle(tx: Transaction) -> None:
     tx.when_idle("ledger.search", step)
 
 
+def unindexed(connection: sqlite3.Connection) -> int:
+    """How many entries are not indexed yet."""
+    upto = connection.execute("SELECT entry FROM search_upto").fetchone()[0] if _is_indexed(connection) else 0
+    return int(connection.execute("SELECT count(*) FROM entries WHERE seq > ?", (upto,)).fetchone()[0])
+
+
 def search(connection: sqlite3.Connection, words: str, *, limit: int = PAGE_FINDS) -> tuple[Find, ...]:
     """The texts that hold all of `words`, the one said last for the first time first.
 
@@ -89,6 +95,8 @@ def search(connection: sqlite3.Connection, words: str, *, limit: int = PAGE_FIND
     wanted = _parts(words)
     if not wanted:
         raise LedgerError(f"{words[:80]!r} holds no word to search for")
+    if not _is_indexed(connection):
+        return ()
     query = " AND ".join(f'"{_segmented(text)}"{"*" if prefix else ""}' for text, prefix in wanted)
     rows = connection.execute(
         "SELECT w.rowid, u.first, u.last, u.uses, b.salt, b.sha256, b.body FROM body_words AS w"
@@ -105,6 +113,11 @@ def search(connection: sqlite3.Connection, words: str, *, limit: int = PAGE_FIND
                 break
     rows.close()
     return tuple(found)
+
+
+def _is_indexed(connection: sqlite3.Connection) -> bool:
+    # An older version of Buzz, whose database may not be written here, had no index.
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'search_upto'").fetchone() is not None
 
 
 def _find(connection: sqlite3.Connection, row: Sequence[Any], words: Sequence[str]) -> Find | None:

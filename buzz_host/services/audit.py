@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -17,13 +17,13 @@ import attrs
 from buzz_host.ledger import LedgerError, mirrored_head, queries
 from buzz_host.ledger.append import checked_hash
 from buzz_host.ledger.queries import PAGE_TURNS
-from buzz_host.ledger.search import PAGE_FINDS, Find, index, search
+from buzz_host.ledger.search import PAGE_FINDS, Find, index, search, unindexed
 from buzz_host.ledger.verify import Break, verify
 from buzz_host.ledger.views import FaultView, HandedOverView, LeftOutView, PluginRow, SectionView, TurnRow, TurnView
 from buzz_host.sessions.events import EVENT_VERSION, outcome_json
 from buzz_host.sessions.roster import UnknownSession, find
-from buzz_host.settings import Home
-from buzz_host.store import Store
+from buzz_host.settings import Home, HomeError
+from buzz_host.store import Store, StoreError, read_only
 
 
 @attrs.frozen
@@ -94,11 +94,21 @@ class Audit:
         """
         if not self._home.database.exists():
             return ()
-        with Store.open(self._home) as store:
-            while store.write_sync(index):
-                pass
-            with store.read() as connection:
+        try:
+            with Store.open(self._home) as store:
+                while store.write_sync(index):
+                    pass
+                with store.read() as connection:
+                    return search(connection, words, limit=limit)
+        except (HomeError, StoreError):
+            # It cannot be written: what is indexed already can be searched, and `unsearched` says how much is not.
+            with read_only(self._home) as connection:
                 return search(connection, words, limit=limit)
+
+    def unsearched(self) -> int:
+        """How many entries no search can find: those of a ledger that cannot be written, and so not be indexed."""
+        with self._reading() as connection:
+            return 0 if connection is None else unindexed(connection)
 
     def verify(self, head: str | None, report: Callable[[Break], None]) -> Verification:
         """Go through the whole ledger and `report` each break as it is met.
@@ -131,7 +141,13 @@ class Audit:
         if not self._home.database.exists():
             yield None
             return
-        with Store.open(self._home) as store, store.read() as connection:
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(stack.enter_context(Store.open(self._home)).read())
+            except (HomeError, StoreError):
+                # A home that may not be written, or a full disk: an audit needs neither.
+                stack.pop_all().close()
+                connection = stack.enter_context(read_only(self._home))
             yield connection
 
 

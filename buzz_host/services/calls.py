@@ -48,6 +48,7 @@ __all__ = [
     "ShowPlugin",
     "SwitchPlugin",
     "TellingCall",
+    "UnsearchedEntries",
     "VerifyLedger",
 ]
 
@@ -222,6 +223,22 @@ class SearchAudit(HomeCall["tuple[Find, ...]"]):
 
 
 @attrs.frozen(kw_only=True)
+class UnsearchedEntries(HomeCall[int]):
+    """How many entries of the ledger no search can find, because they cannot be indexed."""
+
+    name = "audit.unsearched"
+
+    @staticmethod
+    def answer_type() -> object:
+        return int
+
+    def answer(self, home: Home) -> int:
+        from buzz_host.services.audit import Audit
+
+        return Audit(home).unsearched()
+
+
+@attrs.frozen(kw_only=True)
 class AuditTurn(HomeCall["TurnView"]):
     """One turn whole, by its id or the beginning of it."""
 
@@ -299,6 +316,7 @@ _ALL: Final[tuple[type[Call[Any]], ...]] = (
     AuditTurn,
     AuditPlugin,
     SearchAudit,
+    UnsearchedEntries,
     VerifyLedger,
 )
 CALLS: Final[Mapping[str, type[Call[Any]]]] = MappingProxyType({each.name: each for each in _ALL})

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from buzz_author.errors import BuzzError
+from buzz_host.settings.filesystems import network_file_system
 
 HOME_VARIABLE: Final = "BUZZ_HOME"
 FOLDER_MODE: Final = 0o700
@@ -118,8 +119,15 @@ class Home:
         return inside
 
     def writable_root(self) -> Path:
-        """The home itself, made where it is missing; raises `HomeError` where nothing may be written into it."""
+        """The home itself, made where it is missing; raises `HomeError` where nothing may be written into it, or where
+        a network file system would not hold the locks that keep what is written (DESIGN 6)."""
         root = self.folder()
+        kind = network_file_system(root)
+        if kind is not None:
+            raise HomeError(
+                f"{root}: is on a network file system ({kind}), whose locks do not hold: set {HOME_VARIABLE} to a "
+                "folder on a local disk"
+            )
         if not os.access(root, os.W_OK | os.X_OK):
             raise HomeError(f"{root}: this folder may not be written: change its owner or mode, or set {HOME_VARIABLE}")
         return root
