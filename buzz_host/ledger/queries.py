@@ -1,6 +1,6 @@
 """Reading the ledger: which turns there were, what one of them carried, what one plugin told whom.
 
-Everything is read back from disk, texts included. Rows come newest first, a page at a time, each page by an index: the
+Everything is read back from disk, texts included, and held against the hashes of its entries. Rows come newest first, a page at a time, each page by an index: the
 turns of an agent or of a plugin are those of the parties that it takes part in, so a page is merged from a few short
 ranges, however many turns there are (AUD-01, AUD-02).
 """
@@ -16,8 +16,9 @@ from heapq import nlargest
 from typing import Final
 
 from buzz_author.errors import BuzzError
-from buzz_host.ledger.entries import LedgerError, body_digest
-from buzz_host.ledger.views import EntryRow, PluginRow, TurnRow, TurnView, named_by, view
+from buzz_host.ledger.entries import LedgerError
+from buzz_host.ledger.reading import ENTRY_COLUMNS, EntryRow, entries_of
+from buzz_host.ledger.views import PluginRow, TurnRow, TurnView, attested, named_by, view
 
 PAGE_TURNS: Final = 50
 _NEWEST: Final = 2**63 - 1
@@ -29,13 +30,15 @@ _ROWS: Final = """
         CROSS JOIN parties AS p ON p.id = t.party CROSS JOIN entries AS e ON e.seq = t.seq
     ORDER BY t.seq DESC
 """
-_ENTRIES_OF: Final = "SELECT seq, kind, at, turn, hash, bodies, fields FROM entries WHERE turn = ? ORDER BY seq"
-_ENTRIES_AT: Final = """
-    SELECT e.seq, kind, at, turn, hash, bodies, fields
-    FROM json_each(?) AS j CROSS JOIN entries AS e ON e.seq = j.value ORDER BY e.seq DESC
+_ENTRIES_OF: Final = f"SELECT {ENTRY_COLUMNS} FROM entries AS e WHERE turn = ? ORDER BY seq"
+_ENTRIES_AT: Final = f"""
+    SELECT {ENTRY_COLUMNS} FROM json_each(?) AS j CROSS JOIN entries AS e ON e.seq = j.value ORDER BY e.seq DESC
 """
-_BODIES: Final = """
-    SELECT b.salt, b.sha256, b.body FROM json_each(?) AS j CROSS JOIN bodies AS b ON b.id = j.value
+# How the turns of these entries ended; other entries of a turn, as those of its tools, are not read.
+_ENDS: Final = f"""
+    SELECT {ENTRY_COLUMNS}
+    FROM json_each(?) AS j CROSS JOIN entries AS s ON s.seq = j.value CROSS JOIN entries AS e ON e.turn = s.turn
+    WHERE e.kind IN ('turn_ended', 'steer_settled') ORDER BY e.seq
 """
 
 
@@ -50,9 +53,11 @@ def turns(
 ) -> tuple[TurnRow, ...]:
     """The newest turns and steers, newest first; of one agent, session or plugin where that is given.
 
-    At most `limit`, with a `seq` below `before`: the `seq` of a page's last row asks for the page after it.
+    At most `limit`, with a `seq` below `before`: the `seq` of a page's last row asks for the page after it. Which turns
+    there are is what the index says; what a row says of its turn is what the entries say.
     """
-    return _rows(connection, _page(connection, agent, session, plugin, limit, before))
+    seqs = _page(connection, agent, session, plugin, limit, before)
+    return _attested(connection, seqs, _sent(connection, seqs, texts=False))
 
 
 def turn(connection: sqlite3.Connection, id_or_prefix: str) -> TurnView:
@@ -83,10 +88,9 @@ def plugin(
         raise LedgerError(f"no turn names a plugin {name!r}" + (f": did you mean {near[0]}?" if near else ""))
     seqs = _page(connection, agent, None, name, limit, before)
     with _readable(f"the turns of {name}"):
-        entries = [EntryRow(*each) for each in connection.execute(_ENTRIES_AT, (_json(seqs),))]
-        bodies = _bodies(connection, entries)
-        rows = _rows(connection, seqs)
-        return tuple(named_by(name, row, entry, bodies) for row, entry in zip(rows, entries, strict=True))
+        entries = _sent(connection, seqs, texts=True)
+        rows = _attested(connection, seqs, entries)
+        return tuple(named_by(name, row, entry) for row, entry in zip(rows, entries, strict=True))
 
 
 @contextmanager
@@ -139,6 +143,18 @@ def _parties(connection: sqlite3.Connection, agent: str | None, plugin: str | No
     return _firsts(connection.execute(query, (plugin, agent, agent)))
 
 
+def _sent(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool) -> tuple[EntryRow, ...]:
+    return entries_of(connection, connection.execute(_ENTRIES_AT, (_json(seqs),)), texts=texts)
+
+
+def _attested(connection: sqlite3.Connection, seqs: Sequence[int], sent: Sequence[EntryRow]) -> tuple[TurnRow, ...]:
+    ends: dict[str, list[EntryRow]] = {}
+    for entry in entries_of(connection, connection.execute(_ENDS, (_json(seqs),)), texts=False):
+        ends.setdefault(entry.turn, []).append(entry)
+    rows = _rows(connection, seqs)
+    return tuple(attested(row, [entry, *ends.get(entry.turn, ())]) for row, entry in zip(rows, sent, strict=True))
+
+
 def _rows(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[TurnRow, ...]:
     rows = connection.execute(_ROWS, (_json(seqs),))
     return tuple(
@@ -164,7 +180,7 @@ def _id_of(connection: sqlite3.Connection, id_or_prefix: str) -> str:
 
 
 def _whole(connection: sqlite3.Connection, identifier: str) -> TurnView:
-    entries = [EntryRow(*each) for each in connection.execute(_ENTRIES_OF, (identifier,))]
+    entries = entries_of(connection, connection.execute(_ENTRIES_OF, (identifier,)))
     (row,) = _rows(connection, [entries[0].seq])
     # A steer stands behind the turn that it joins; asking for that keeps a broken ledger from going in circles.
     steers = connection.execute(
@@ -172,14 +188,7 @@ def _whole(connection: sqlite3.Connection, identifier: str) -> TurnView:
         " WHERE t.steers = ? AND t.seq > ? ORDER BY t.seq",
         (identifier, entries[0].seq),
     ).fetchall()
-    return view(row, entries, _bodies(connection, entries), tuple(_whole(connection, each) for (each,) in steers))
-
-
-def _bodies(connection: sqlite3.Connection, entries: Iterable[EntryRow]) -> dict[str, str]:
-    """The texts that `entries` name, by salted digest; one that is gone is not among them."""
-    wanted = {int(number) for entry in entries for number in entry.bodies.split(",") if number.isdecimal()}
-    rows = connection.execute(_BODIES, (_json(wanted),))
-    return {body_digest(salt, plain): body.decode("utf-8", "replace") for salt, plain, body in rows}
+    return view(attested(row, entries), entries, tuple(_whole(connection, each) for (each,) in steers))
 
 
 def _json(numbers: Iterable[object]) -> str:

@@ -1,15 +1,15 @@
 """What an audit shows of a turn, put together again from its entries and bodies.
 
 The text is rebuilt from the sections and is the same to the byte as what was sent; where a harness encodes, or builds
-its own prompt, the exact text was kept and is given instead. A text that is gone is None, never a guess.
+its own prompt, the exact text was kept and is given instead. A text that is gone, or that is not the one that was
+recorded, is None, never a guess.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
@@ -17,27 +17,18 @@ from buzz_author.events import Usage
 from buzz_author.harness import HarnessError
 from buzz_author.json_values import JsonObject
 from buzz_author.sections import SECTION_SEPARATOR, section
-from buzz_host.ledger.record import OWN_LABEL
+from buzz_host.ledger.reading import EntryRow, Lost, lost_texts
+from buzz_host.ledger.record import OWN_LABEL, SETTLED, index_row
 
-
-@attrs.frozen
-class EntryRow:
-    """One entry as a query reads it."""
-
-    seq: int
-    kind: str
-    at: str
-    turn: str
-    hash: bytes
-    bodies: str
-    fields: str
+_WORDS: Final[Mapping[Lost, str]] = {"changed": "was changed since it was recorded", "gone": "is gone"}
 
 
 @attrs.frozen
 class TurnRow:
     """One line of a list of turns. `status` is completed, interrupted or failed; for a steer also folded or returned;
     and `unended` where no end was recorded: it still runs, or its host was killed. `handed over` went to a person's own
-    program, and what came back is not known. `plugins` are all that it names."""
+    program, and what came back is not known. `plugins` are all that it names. `changed` says that the entry, or the
+    index that it was found by, is not as it was recorded: then none of this can be relied on."""
 
     seq: int
     turn: str
@@ -49,11 +40,16 @@ class TurnRow:
     status: str
     steers: str | None
     plugins: tuple[str, ...]
+    changed: bool = False
 
 
 @attrs.frozen
 class SectionView:
-    """One section of the text that was sent. `body` and `sha256` are None where the body is gone; `bytes` stay."""
+    """One section of the text that was sent. `body` and `sha256` are None where the body is gone; `bytes` stay.
+
+    `changed` says that the text was changed since it was recorded: `body`, or `attributes`, is None then, and `sha256`
+    the one that was recorded.
+    """
 
     tag: str
     attributes: tuple[tuple[str, str], ...] | None
@@ -62,6 +58,7 @@ class SectionView:
     id: str | None
     bytes: int
     sha256: str | None
+    changed: bool = False
 
     @property
     def rendered(self) -> str | None:
@@ -76,26 +73,31 @@ class SectionView:
 
 @attrs.frozen
 class LeftOutView:
-    """One instruction that the turn did not carry, and why."""
+    """One instruction that the turn did not carry, and why. `detail` is None where it is lost, `changed` since it was
+    recorded or gone."""
 
     plugin: str
     id: str
     reason: str
     detail: str | None
+    changed: bool = False
 
 
 @attrs.frozen
 class FaultView:
-    """What a plugin did wrong in this turn."""
+    """What a plugin did wrong in this turn. `message` is None where it is lost, `changed` since it was recorded or
+    gone."""
 
     plugin: str
     phase: str
     message: str | None
+    changed: bool = False
 
 
 @attrs.frozen
 class ToolView:
-    """One call of a tool. `result`, `bytes` and `is_error` are None where no result was recorded."""
+    """One call of a tool. `result`, `bytes` and `is_error` are None where no result was recorded. `changed` says that a
+    text of it was changed since it was recorded, which is None then."""
 
     at: str
     call: str
@@ -105,6 +107,7 @@ class ToolView:
     is_error: bool | None
     bytes: int | None
     result: str | None
+    changed: bool = False
 
 
 @attrs.frozen
@@ -124,6 +127,7 @@ class TurnView:
 
     `text` is exactly what was sent. `encoded` says that it is not what the sections render to, `carries_sections` false
     that the harness builds its own prompt. `outcome` is a steer's own; `steers` are the messages that joined this turn.
+    `changed` names, a line each, what of it is not as it was recorded; empty where all is.
     """
 
     row: TurnRow
@@ -148,33 +152,61 @@ class TurnView:
     usage: Usage | None
     error: HarnessError | None
     handed_over: HandedOverView | None = None
+    changed: tuple[str, ...] = ()
 
 
 @attrs.frozen
 class PluginRow:
-    """What one plugin had to do with one turn: what it told, what of it was left out, its faults."""
+    """What one plugin had to do with one turn: what it told, what of it was left out, its faults. `changed` names, a
+    line each, what of this is not as it was recorded."""
 
     row: TurnRow
     told: tuple[SectionView, ...]
     left_out: tuple[LeftOutView, ...]
     faults: tuple[FaultView, ...]
+    changed: tuple[str, ...] = ()
 
 
-def view(row: TurnRow, entries: Sequence[EntryRow], texts: Mapping[str, str], steers: tuple[TurnView, ...]) -> TurnView:
-    """The turn of `row` from its `entries`, in order, the first of them the sent one; `texts` by salted digest."""
+def attested(row: TurnRow, entries: Sequence[EntryRow]) -> TurnRow:
+    """`row`, read from the index, held against its `entries`: the sent one, then at least those that may end the turn.
+
+    The labels are those of the sent entry where that is what was recorded, since the index vouches for nothing.
+    """
+    sent = entries[0]
+    try:
+        says = index_row(sent.fields)
+        status = says.open_status
+        for entry in entries[1:]:
+            if entry.kind == "turn_ended":
+                status = json.loads(entry.fields)["status"]
+            elif entry.kind == "steer_settled" and (outcome := json.loads(entry.fields)["outcome"]) in SETTLED:
+                status = outcome
+    except (ValueError, LookupError, TypeError):
+        # Somebody who changes an entry may leave fields that no version of ours wrote.
+        return attrs.evolve(row, changed=True)
+    recorded = TurnRow(
+        row.seq, sent.turn, sent.at, says.session, says.agent, says.harness, says.kind, status, says.steers, says.plugins
+    )
+    if row == recorded and all(each.intact for each in entries):
+        return row
+    return attrs.evolve(recorded if sent.intact else row, changed=True)
+
+
+def view(row: TurnRow, entries: Sequence[EntryRow], steers: tuple[TurnView, ...]) -> TurnView:
+    """The turn of `row`, as it is `attested`, from its `entries`, in order, the first of them the sent one."""
     sent = entries[0]
     fields = json.loads(sent.fields)
-    sections = tuple(_section(each, texts) for each in fields["sections"])
-    plugins = _text(fields["plugins"], texts)
+    sections = tuple(_section(each, sent) for each in fields["sections"])
+    plugins = sent.text(fields["plugins"])
     ended_at = reply = usage = error = outcome = None
     compacted = []
     for entry in entries[1:]:
         later = json.loads(entry.fields)
         match entry.kind:
             case "turn_ended":
-                ended_at, reply = entry.at, _text(later["reply"], texts)
+                ended_at, reply = entry.at, entry.text(later["reply"])
                 usage = None if later["usage"] is None else Usage(**later["usage"])
-                error = None if later["error"] is None else _error(later["error"], texts)
+                error = None if later["error"] is None else _error(later["error"], entry)
             case "steer_settled":
                 outcome = later["outcome"]
             case "compacted":
@@ -187,13 +219,13 @@ def view(row: TurnRow, entries: Sequence[EntryRow], texts: Mapping[str, str], st
         anchored=fields["anchored"],
         carries_sections=fields["carries_sections"],
         encoded=fields["sent"] is not None,
-        text=_joined(sections) if fields["sent"] is None else _text(fields["sent"], texts),
+        text=_joined(sections) if fields["sent"] is None else sent.text(fields["sent"]),
         sections=sections,
-        left_out=tuple(_left_out(each, texts) for each in fields["left_out"]),
-        faults=tuple(_fault(each, texts) for each in fields["faults"]),
+        left_out=tuple(_left_out(each, sent) for each in fields["left_out"]),
+        faults=tuple(_fault(each, sent) for each in fields["faults"]),
         plugins=() if plugins is None else tuple((name, loaded) for name, loaded in json.loads(plugins)),
         message_ids=tuple(fields["message_ids"]),
-        tools=_tools(entries, texts),
+        tools=_tools(entries),
         steers=steers,
         compacted=tuple(compacted),
         outcome=outcome,
@@ -201,12 +233,13 @@ def view(row: TurnRow, entries: Sequence[EntryRow], texts: Mapping[str, str], st
         reply=reply,
         usage=usage,
         error=error,
-        handed_over=_handed_over(fields.get("handed_over"), texts),
+        handed_over=_handed_over(fields.get("handed_over"), sent),
+        changed=tuple(_changed(row, entries)),
     )
 
 
-def named_by(plugin: str, row: TurnRow, entry: EntryRow, texts: Mapping[str, str]) -> PluginRow:
-    """What `plugin` had to do with the turn of `row`, from its sent entry."""
+def named_by(plugin: str, row: TurnRow, entry: EntryRow) -> PluginRow:
+    """What `plugin` had to do with the turn of `row`, as it is `attested`, from its sent entry."""
     fields = json.loads(entry.fields)
 
     def own(key: str) -> list[dict[str, Any]]:
@@ -214,14 +247,25 @@ def named_by(plugin: str, row: TurnRow, entry: EntryRow, texts: Mapping[str, str
 
     return PluginRow(
         row,
-        tuple(_section(each, texts) for each in own("sections")),
-        tuple(_left_out(each, texts) for each in own("left_out")),
-        tuple(_fault(each, texts) for each in own("faults")),
+        tuple(_section(each, entry) for each in own("sections")),
+        tuple(_left_out(each, entry) for each in own("left_out")),
+        tuple(_fault(each, entry) for each in own("faults")),
+        tuple(_changed(row, [entry], plugin)),
     )
 
 
-def _text(reference: dict[str, Any] | None, texts: Mapping[str, str]) -> str | None:
-    return None if reference is None else texts.get(reference["digest"])
+def _changed(row: TurnRow, entries: Sequence[EntryRow], plugin: str | None = None) -> Iterator[str]:
+    """What is not as it was recorded, a line each; of the texts, those of `plugin` where that is given."""
+    altered = [each for each in entries if not each.intact]
+    for entry in altered:
+        yield f"entry {entry.seq} ({entry.kind}) was changed since it was recorded, so none of its texts is shown"
+    if row.changed and not altered:
+        yield "the index of turns says something else than the entries do"
+    for entry in entries:
+        if entry.intact:
+            for place, lost, holder in lost_texts(entry):
+                if plugin is None or holder.get("plugin") == plugin:
+                    yield f"entry {entry.seq} ({entry.kind}): the text {place} {_WORDS[lost]}"
 
 
 def _joined(sections: Sequence[SectionView]) -> str | None:
@@ -230,59 +274,65 @@ def _joined(sections: Sequence[SectionView]) -> str | None:
     return SECTION_SEPARATOR.join(known) if len(known) == len(pieces) else None
 
 
-def _section(fields: dict[str, Any], texts: Mapping[str, str]) -> SectionView:
-    body = _text(fields["text"], texts)
+def _section(fields: dict[str, Any], entry: EntryRow) -> SectionView:
+    kept = entry.kept(fields["text"])
+    attributes = _attributes(fields, entry)
     return SectionView(
         tag=fields["tag"],
-        attributes=_attributes(fields, texts),
-        body=body,
+        attributes=attributes,
+        body=kept.text,
         plugin=fields["plugin"],
         id=fields["id"],
         bytes=fields["text"]["bytes"],
-        sha256=None if body is None else sha256(body.encode("utf-8")).hexdigest(),
+        sha256=kept.sha256,
+        changed=kept.lost == "changed" or (attributes is None and entry.lost(fields["attributes"]) == "changed"),
     )
 
 
-def _attributes(fields: dict[str, Any], texts: Mapping[str, str]) -> tuple[tuple[str, str], ...] | None:
+def _attributes(fields: dict[str, Any], entry: EntryRow) -> tuple[tuple[str, str], ...] | None:
     match fields["attributes"]:
         case None:
             return ()
         case str():
             return ((OWN_LABEL, fields["plugin"]),)
         case kept:
-            text = _text(kept, texts)
+            text = entry.text(kept)
             return None if text is None else tuple((name, value) for name, value in json.loads(text))
 
 
-def _handed_over(fields: dict[str, Any] | None, texts: Mapping[str, str]) -> HandedOverView | None:
+def _handed_over(fields: dict[str, Any] | None, entry: EntryRow) -> HandedOverView | None:
     if fields is None:
         return None
-    entries = tuple(_text(each, texts) for each in fields["entries"])
-    return HandedOverView(fields["by"], fields["attachment"], _text(fields["cwd"], texts), entries)
+    entries = tuple(entry.text(each) for each in fields["entries"])
+    return HandedOverView(fields["by"], fields["attachment"], entry.text(fields["cwd"]), entries)
 
 
-def _left_out(fields: dict[str, Any], texts: Mapping[str, str]) -> LeftOutView:
-    detail = "" if fields["detail"] is None else _text(fields["detail"], texts)
-    return LeftOutView(fields["plugin"], fields["id"], fields["reason"], detail)
+def _left_out(fields: dict[str, Any], entry: EntryRow) -> LeftOutView:
+    kept = fields["detail"]
+    detail = "" if kept is None else entry.text(kept)
+    return LeftOutView(fields["plugin"], fields["id"], fields["reason"], detail, entry.lost(kept) == "changed")
 
 
-def _fault(fields: dict[str, Any], texts: Mapping[str, str]) -> FaultView:
-    return FaultView(fields["plugin"], fields["phase"], _text(fields["message"], texts))
+def _fault(fields: dict[str, Any], entry: EntryRow) -> FaultView:
+    kept = entry.kept(fields["message"])
+    return FaultView(fields["plugin"], fields["phase"], kept.text, kept.lost == "changed")
 
 
-def _error(fields: dict[str, Any], texts: Mapping[str, str]) -> HarnessError:
-    native = _text(fields["native"], texts)
+def _error(fields: dict[str, Any], entry: EntryRow) -> HarnessError:
+    kept = entry.kept(fields["native"])
+    # The value has no place for a text that is lost.
+    native = f"(this text {_WORDS[kept.lost]})" if kept.lost is not None else kept.text
     return HarnessError(fields["kind"], native or "", fields["status"], fields["retryable"])
 
 
-def _tools(entries: Sequence[EntryRow], texts: Mapping[str, str]) -> tuple[ToolView, ...]:
+def _tools(entries: Sequence[EntryRow]) -> tuple[ToolView, ...]:
     """The calls in the order in which they began; an entry with the result completes the one without."""
     calls: dict[str, ToolView] = {}
     for entry in entries:
         if entry.kind != "tool":
             continue
         fields = json.loads(entry.fields)
-        arguments = _text(fields["arguments"], texts)
+        arguments = entry.text(fields["arguments"])
         returned = fields["result"] is not None
         began = calls.get(fields["call"])
         calls[fields["call"]] = ToolView(
@@ -293,6 +343,7 @@ def _tools(entries: Sequence[EntryRow], texts: Mapping[str, str]) -> tuple[ToolV
             arguments=None if arguments is None else json.loads(arguments),
             is_error=fields["is_error"] if returned else None,
             bytes=fields["result"]["bytes"] if returned else None,
-            result=_text(fields["result"], texts),
+            result=entry.text(fields["result"]),
+            changed="changed" in (entry.lost(fields["arguments"]), entry.lost(fields["result"])),
         )
     return tuple(calls.values())

@@ -63,10 +63,10 @@ def test_any_turn_is_read_back_as_it_was_sent(record: TurnRecord, tmp_path_facto
     assert [(each.plugin, each.id) for each in view.sections] == [
         (None, None) if each.source is None else (each.source.plugin, each.source.id) for each in record.sections
     ]
-    assert [attrs.astuple(each) for each in view.left_out] == [
+    assert [attrs.astuple(each)[:-1] for each in view.left_out] == [
         (each.plugin, each.id, each.reason, well_formed(each.detail)) for each in record.left_out
     ]
-    assert [attrs.astuple(each) for each in view.faults] == [
+    assert [attrs.astuple(each)[:-1] for each in view.faults] == [
         (each.plugin, each.phase, well_formed(each.message)) for each in record.faults
     ]
     assert view.plugins == tuple((name, well_formed(loaded)) for name, loaded in record.plugins)
