@@ -1,7 +1,8 @@
 """The pages as a reader sees them: prose, tables, and fenced blocks whose info strings say what a block is.
 
 Behind the language of a fence stands what a test does with the block: `file=NAME` writes it, `run` executes it,
-`output` is what the block before it printed, `exit=N` the code that its command ends with. GitHub shows none of it.
+`output` is what the block before it printed, `exit=N` the code that its command ends with; a command with `background`
+goes on while the rest of the page is read. GitHub shows none of it.
 """
 
 from __future__ import annotations

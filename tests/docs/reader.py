@@ -72,6 +72,7 @@ class Reader:
         shutil.copytree(ROOT / "docs" / "examples", self.cwd / "docs" / "examples")
         self.printed = ""
         self.real: dict[str, str] = {}
+        self._background: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Reader:
         return self
@@ -79,6 +80,9 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for process in self._background:
+            process.terminate()
+            process.communicate(timeout=COMMAND_TIMEOUT_S)
         shutil.rmtree(self.cwd)
         shutil.rmtree(self.home)
 
@@ -114,6 +118,11 @@ class Reader:
         for literal, real in self.real.items():
             command = command.replace(literal, real)
         assert command.split()[0] in PROGRAMS, f"{step.block}: {command}: pages run {', '.join(PROGRAMS)} only"
+        if "background" in step.block.info:
+            self._start(command)
+            if step.shown is not None:
+                self.compare(step.shown, f"{step.block}: $ {command}")
+            return
         code = self._execute(["bash", "-c", command])
         wanted = int(step.block.info.get("exit", "0"))
         assert code == wanted, f"{step.block}: $ {command}\nended with {code}, not {wanted}:\n{self.printed}"
@@ -126,25 +135,44 @@ class Reader:
         code = self._execute([sys.executable, "-W", "error", str(path)])
         assert code == 0, f"{block} ended with {code}:\n{self.printed}"
 
+    def _start(self, command: str) -> None:
+        """A command that goes on until the page is read; what it has printed is its first line."""
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.cwd,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._background.append(process)
+        assert process.stdout is not None
+        self._keep(process.stdout.readline())
+
+    def _keep(self, octets: bytes) -> None:
+        self.printed = octets.decode("utf-8").rstrip("\n").replace(str(self.cwd), WORKING_DIRECTORY)
+
     def _execute(self, argv: list[str]) -> int:
         done = subprocess.run(
             argv,
             cwd=self.cwd,
-            env={
-                "HOME": str(self.home),
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "LANG": "C.UTF-8",
-                "PYTHONPATH": str(ROOT),  # the code of this tree, wherever an installed one is
-            },
+            env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=COMMAND_TIMEOUT_S,
             check=False,
         )
-        printed = done.stdout.decode("utf-8").rstrip("\n")
-        self.printed = printed.replace(str(self.cwd), WORKING_DIRECTORY)
+        self._keep(done.stdout)
         return done.returncode
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(ROOT),  # the code of this tree, wherever an installed one is
+        }
 
 
 def pattern_of(shown: str, real: dict[str, str]) -> str:

@@ -47,7 +47,7 @@ def test_a_page_can_be_followed_from_its_first_line_to_its_last(page: Path) -> N
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_something_is_done_with_every_block(block: Block) -> None:
     assert block.language in LANGUAGES
-    assert set(block.info) <= {"exit", "fault", "file", "form", "output", "run", "types"}
+    assert set(block.info) <= {"background", "exit", "fault", "file", "form", "output", "run", "types"}
     match block.language:
         case "python":
             assert {"file", "run", "types"} & set(block.info)

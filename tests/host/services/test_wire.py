@@ -53,7 +53,7 @@ VALUES: list[tuple[object, object]] = [
     ((VIEW, VIEW), tuple[PluginView, ...]),
     (PluginTroubles((FAULT,), ("w",)), PluginTroubles),
     (Switched("one", None, False, "disabled"), Switched),
-    (Linked(SOURCE, Path("/home/plugins/one"), ("w",), True), Linked),
+    (Linked(SOURCE, Path("/srv/plugins/one"), ("w",), True), Linked),
     (Removed("one", True, Path("/kept")), Removed),
     (
         Harnesses((HarnessView("claude", "C", "claude", Capabilities(native_hooks=frozenset({"b", "a"})),
