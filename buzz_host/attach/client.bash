@@ -62,15 +62,16 @@ remembered() {
   IFS= read -r -N 1000000 answer <"$here/$id/$revision/part-$part.json"
   [[ $answer || $part == 1 ]] || return
   note=$here/spool/$EPOCHREALTIME-$$-$part
+  [[ $input == *',"prompt":'* ]] && input=${input%%',"prompt":'*}'}'
+  input=${input//$'\n'/}
   printf '1 %s %s %s %s %s\n' "$id" "$part" "$revision" "$EPOCHREALTIME" "$input" >"$note" || return
   printf '%s' "$answer"
 }
 
 decide
 [[ $speaker && $speaker != "$id" ]] && exit 0
-# The prompt stands last in the hook's JSON. It is nothing that we need, so it is neither read nor passed on.
+# The prompt stands last in the hook's JSON, and may be long. The host is given its beginning, to tell apart two messages
+# that the program gives one id; a note has nothing of it.
 IFS= read -r -t 1 -N 16384 input
-[[ $input == *',"prompt":'* ]] && input=${input%%',"prompt":'*}'}'
-input=${input//$'\n'/}
 ask || remembered
 exit 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 ANSWER_BUDGET_S: Final = 1.5
 # Entries that have not asked by then never will: the settings file has fewer than the registry.
 ENTRIES_DEADLINE_S: Final = 10.0
-# Where the program gives no id to a prompt, the same input within this time is the same prompt.
+# The entries of one prompt ask at the same time: one that comes later asks for another message.
 SAME_PROMPT_S: Final = 2.0
 PROMPTS_REMEMBERED: Final = 256
 
@@ -39,6 +39,7 @@ class Prompt:
         self.began: Final = began
         self.current: CurrentSet | None = None
         self.turn: str | None = None
+        self.asked: set[int] = set()
         self.recorded: asyncio.Task[None] | None = None
         self.waiting: set[int] = set()
         self.closed = False
@@ -52,6 +53,7 @@ class Handing:
         self._store = store
         self._now = now
         self._prompts: OrderedDict[tuple[str, ...], Prompt] = OrderedDict()
+        self._earlier: deque[Prompt] = deque(maxlen=PROMPTS_REMEMBERED)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def part(self, attachment: Attachment, hook: HookInput, number: int) -> tuple[Prompt, str] | None:
@@ -59,7 +61,7 @@ class Handing:
 
         None where the set could not be taken and recorded in time: the client then helps itself.
         """
-        prompt = self._prompt(attachment, hook)
+        prompt = self._prompt(attachment, hook, number)
         assert prompt.recorded is not None
         left = max(0.0, prompt.began + ANSWER_BUDGET_S - monotonic())
         await asyncio.wait([prompt.recorded], timeout=left)
@@ -80,7 +82,7 @@ class Handing:
 
     def look_after(self) -> None:
         """Close prompts whose entries never asked; called now and then."""
-        for prompt in list(self._prompts.values()):
+        for prompt in (*self._earlier, *self._prompts.values()):
             if prompt.waiting and not prompt.closed and monotonic() - prompt.began > ENTRIES_DEADLINE_S:
                 missing = ", ".join(map(str, sorted(prompt.waiting)))
                 self._give_up(prompt, f"entry {missing} was never asked for: attach again, the file has other entries")
@@ -90,13 +92,19 @@ class Handing:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _prompt(self, attachment: Attachment, hook: HookInput) -> Prompt:
-        key = (attachment.id, hook.session, hook.prompt, "" if hook.prompt else hook.cwd)
+    def _prompt(self, attachment: Attachment, hook: HookInput, number: int) -> Prompt:
+        """The prompt that this entry asks for. Each entry asks once: one that asks again asks for another message,
+        which may say the same and, where it was typed while a turn ran, have the same id."""
+        key = (attachment.id, hook.session, hook.prompt, hook.digest)
         known = self._prompts.get(key)
-        if known is not None and (hook.prompt or monotonic() - known.began < SAME_PROMPT_S):
+        if known is not None and number not in known.asked and monotonic() - known.began < SAME_PROMPT_S:
+            known.asked.add(number)
             return known
         prompt = self._prompts[key] = Prompt(monotonic())
+        prompt.asked.add(number)
         self._prompts.move_to_end(key)
+        if known is not None:
+            self._earlier.append(known)
         while len(self._prompts) > PROMPTS_REMEMBERED:
             self._prompts.popitem(last=False)
         prompt.recorded = self._start(self._record(prompt, attachment, hook))

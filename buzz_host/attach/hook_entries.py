@@ -21,6 +21,11 @@ DEFAULT_INDENT: Final = "  "
 # The program gives up a hook after this time; the client gives up long before (see `client.bash`).
 HOOK_TIMEOUT_S: Final = 5
 
+# The client is run through a shell that says nothing and ends well, so that a home that is gone, or a machine that lost
+# its bash, is no complaint on each prompt of the person's. The path is an argument: no shell reads it as code.
+SHELL: Final = "/bin/sh"
+RUN_IT: Final = 'test -x "$0" && "$0" "$@" 2>/dev/null; exit 0'
+
 # The outermost container that an insertion had to make; `none` where the list of groups was there.
 Made = Literal["none", "event", "hooks", "file"]
 
@@ -34,13 +39,13 @@ class HookEntries:
     count: int
 
     def group(self) -> dict[str, Any]:
-        """The group of hooks, as JSON. Each hook is a program with arguments, so that no shell reads the path."""
+        """The group of hooks, as JSON."""
         return {
             "hooks": [
                 {
                     "type": "command",
-                    "command": self.client,
-                    "args": [self.id, str(part)],
+                    "command": SHELL,
+                    "args": ["-c", RUN_IT, self.client, self.id, str(part)],
                     "timeout": HOOK_TIMEOUT_S,
                 }
                 for part in range(1, self.count + 1)
@@ -49,10 +54,8 @@ class HookEntries:
 
     def owns(self, hook: object) -> bool:
         """Whether `hook`, as read from a settings file, is one of ours, however many there are meant to be."""
-        if not isinstance(hook, dict) or hook.get("command") != self.client:
-            return False
-        arguments = hook.get("args")
-        return isinstance(arguments, list) and arguments[:1] == [self.id]
+        arguments = hook.get("args") if isinstance(hook, dict) else None
+        return isinstance(arguments, list) and arguments[2:4] == [self.client, self.id]
 
 
 @attrs.frozen

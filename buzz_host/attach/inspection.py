@@ -195,10 +195,19 @@ def _named_in(value: Any, ours: str) -> Iterator[str]:
     for group in groups if isinstance(groups, list) else ():
         inner = group.get(HOOKS) if isinstance(group, dict) else None
         for hook in inner if isinstance(inner, list) else ():
-            command = hook.get("command") if isinstance(hook, dict) else None
-            for word in command.split() if isinstance(command, str) and command != ours else ():
-                path = Path(word.strip("'\""))
-                yield from (path.stem, *path.parts)
+            yield from _words_of(hook, ours)
+
+
+def _words_of(hook: object, ours: str) -> Iterator[str]:
+    """What a hook runs, as words that may be a plugin's name: the parts of the paths in its command."""
+    if not isinstance(hook, dict):
+        return
+    command, arguments = hook.get("command"), hook.get("args")
+    if isinstance(arguments, list) and ours in arguments:
+        return
+    for word in command.split() if isinstance(command, str) else ():
+        path = Path(word.strip("'\""))
+        yield from (path.stem, *path.parts)
 
 
 def _settings(path: Path) -> Iterator[JsonText]:

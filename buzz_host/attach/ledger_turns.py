@@ -1,13 +1,15 @@
 """What was handed over, as turns of the ledger: recorded before it goes out, and corrected where it was not taken.
 
 The turn's id is the program's own id of the prompt, which stands in the program's transcript as well: an auditor can
-hold one against the other. A prompt is recorded once, however many entries of the hook ask for it (AUT-03, AUD-01).
+hold one against the other. A message that is typed while a turn runs has that turn's id with the program, so its own
+turn gets a fresh one, and names the program's among its messages (AUT-03, AUD-01).
 """
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal
 from uuid import UUID, uuid4, uuid5
@@ -25,32 +27,44 @@ from buzz_host.store import Transaction
 
 UNKNOWN_SESSION: Final = "unknown"
 FIELD_MAX_CHARACTERS: Final = 4096
-# For the ids of turns that cannot have the prompt's own: made so that the same note gives the same id.
+# The person's words stand last in what the program tells its hook; inside of a text these quotes would be escaped.
+_PROMPT_KEY: Final = b',"prompt":'
+# For the ids of turns that are brought in from notes: made so that the same note gives the same id.
 _NAMESPACE: Final = UUID("6f0c7a0e-5a0e-4a3c-9f43-0d1c0a6a77b1")
 
 
 @attrs.frozen
 class HookInput:
-    """What the program told its hook, without the prompt. Empty where it did not say."""
+    """What the program told its hook, without what the person wrote. Empty where it did not say.
+
+    `prompt` is the program's id of the prompt. `digest` is that of all that it told, as far as the client read it: it
+    tells two messages apart that have one id, and is kept nowhere.
+    """
 
     session: str
     prompt: str
     cwd: str
+    digest: str = ""
 
     @classmethod
     def read(cls, octets: bytes) -> HookInput:
-        """The input that `octets` hold; what cannot be read is empty."""
-        try:
-            said = json.loads(octets.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            said = None
-        fields = said if isinstance(said, dict) else {}
+        """The input that `octets` hold; they may end in the middle of the prompt. What cannot be read is empty."""
+        fields: dict[str, object] = {}
+        for each in (octets, octets.partition(_PROMPT_KEY)[0] + b"}"):
+            try:
+                said = json.loads(each.decode("utf-8", "replace"))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(said, dict):
+                fields = said
+                break
 
         def text(key: str) -> str:
             value = fields.get(key)
             return well_formed(value)[:FIELD_MAX_CHARACTERS] if isinstance(value, str) else ""
 
-        return cls(text("session_id") or UNKNOWN_SESSION, text("prompt_id"), text("cwd"))
+        digest = sha256(octets).hexdigest()
+        return cls(text("session_id") or UNKNOWN_SESSION, text("prompt_id"), text("cwd"), digest)
 
 
 def record_handed_over(
@@ -107,7 +121,7 @@ def prompt_turn(prompt: str) -> str | None:
 
 
 def note_turn(name: str) -> str:
-    """The turn's id for a note that cannot have its prompt's: always the same for the same note."""
+    """The turn's id for a note: always the same for the same note, so that it is brought in once."""
     return str(uuid5(_NAMESPACE, name))
 
 

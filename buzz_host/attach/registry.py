@@ -18,13 +18,14 @@ import cattrs
 
 from buzz_author.errors import BuzzError
 from buzz_host.attach.hook_entries import HookEntries, Made
+from buzz_host.sessions.roster import ATTACHED
 from buzz_host.settings import Home, locked, replace_file
 
 VERSION: Final = 1
 ID_CHARACTERS: Final = 12
 DEFAULT_ENTRIES: Final = 2
 ENTRIES_MAX: Final = 8
-HARNESS: Final = "claude (attached)"
+HARNESS: Final = f"claude{ATTACHED}"
 
 Scope = Literal["project", "user"]
 

@@ -16,10 +16,9 @@ from typing import Final
 
 import attrs
 
-from buzz_host.attach.ledger_turns import HookInput, note_turn, prompt_turn, record_handed_over
+from buzz_host.attach.ledger_turns import HookInput, note_turn, record_handed_over
 from buzz_host.attach.registry import ENTRIES_MAX, Places
 from buzz_host.attach.snapshots import SnapshotGone, read_snapshot
-from buzz_host.ledger.record import HANDED_OVER
 from buzz_host.settings import Home
 from buzz_host.store import Store, Transaction
 
@@ -61,16 +60,24 @@ def bring_in(home: Home, store: Store | None = None, *, settled_s: float = SETTL
     notes = [note for path in paths if (note := _read(path)) is not None]
     if not notes:
         return 0
-    prompts: dict[tuple[str, ...], list[Note]] = {}
+    owned = contextlib.nullcontext(store) if store is not None else Store.open(home)
+    with owned as opened:
+        return sum(_bring_in(home, opened, group) for group in _prompts(notes))
+
+
+def _prompts(notes: Sequence[Note]) -> list[list[Note]]:
+    """The notes of each prompt, oldest first. Messages that share an id are told apart by their entries: each has one
+    note of each."""
+    groups: list[list[Note]] = []
+    open_groups: dict[tuple[str, ...], list[Note]] = {}
     for note in sorted(notes, key=lambda each: (each.at, each.part)):
         key = (note.attachment, note.revision, note.hook.session, note.hook.prompt or note.path.name)
-        prompts.setdefault(key, []).append(note)
-    owned = contextlib.nullcontext(store) if store is not None else Store.open(home)
-    made = 0
-    with owned as opened:
-        for group in prompts.values():
-            made += _bring_in(home, opened, group)
-    return made
+        group = open_groups.get(key)
+        if group is None or any(each.part == note.part for each in group):
+            group = open_groups[key] = []
+            groups.append(group)
+        group.append(note)
+    return groups
 
 
 def _bring_in(home: Home, store: Store, notes: Sequence[Note]) -> bool:
@@ -85,14 +92,9 @@ def _bring_in(home: Home, store: Store, notes: Sequence[Note]) -> bool:
     texts = tuple(current.texts[part - 1] for part in parts if part <= len(current.texts))
 
     def record(tx: Transaction) -> bool:
-        own = prompt_turn(first.hook.prompt)
-        fallback = note_turn(f"{first.attachment} {first.revision} {first.path.name}")
-        if own is not None and not _known(tx, own):
-            turn = own
-        elif (own is not None and _says_the_same(tx, own, texts)) or _known(tx, fallback):
+        turn = note_turn(f"{first.attachment} {first.revision} {first.path.name}")
+        if tx.execute("SELECT 1 FROM entries WHERE turn = ? LIMIT 1", (turn,)).fetchone() is not None:
             return False
-        else:
-            turn = fallback
         record_handed_over(tx, first.attachment, first.hook, current, by="client", at=first.at, texts=texts, turn=turn)
         return True
 
@@ -101,26 +103,6 @@ def _bring_in(home: Home, store: Store, notes: Sequence[Note]) -> bool:
     for note in reversed(notes):
         note.path.unlink(missing_ok=True)
     return made
-
-
-def _known(tx: Transaction, turn: str) -> bool:
-    return tx.execute("SELECT 1 FROM entries WHERE turn = ? LIMIT 1", (turn,)).fetchone() is not None
-
-
-def _says_the_same(tx: Transaction, turn: str, texts: tuple[str, ...]) -> bool:
-    """Whether the ledger has this turn as handed over, with the same texts: then this note was brought in before."""
-    row = tx.execute(
-        "SELECT t.status, e.bodies, e.fields FROM entries AS e CROSS JOIN turns AS t ON t.seq = e.seq WHERE e.turn = ?",
-        (turn,),
-    ).fetchone()
-    if row is None or row[0] != HANDED_OVER:
-        return False
-    kept = []
-    for number in row[1].split(","):
-        if number.isdecimal():
-            (body,) = tx.execute("SELECT body FROM bodies WHERE id = ?", (int(number),)).fetchone() or (b"",)
-            kept.append(bytes(body))
-    return all(text.encode("utf-8") in kept for text in texts)
 
 
 def _paths(home: Home) -> list[Path]:

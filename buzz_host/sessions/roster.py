@@ -5,11 +5,15 @@ from __future__ import annotations
 import sqlite3
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from buzz_author.errors import BuzzError
 from buzz_host.store import Transaction
+
+# How the harness of a session is called that a person runs, and not we.
+ATTACHED: Final = " (attached)"
 
 
 class UnknownSession(BuzzError, LookupError):

@@ -217,6 +217,12 @@ def test_the_files_own_style_is_kept(text: str) -> None:
 
 def test_a_hook_is_ours_by_its_program_and_its_attachment() -> None:
     assert ENTRIES.owns(ENTRIES.group()["hooks"][1])
-    for other in (None, [], {}, {"command": ENTRIES.client}, {"command": ENTRIES.client, "args": ["zz", "1"]},
-                  {"command": "/x", "args": ["ab12", "1"]}):  # fmt: skip
+    for other in (
+        None,
+        [],
+        {},
+        {"command": ENTRIES.client},
+        {"command": "/bin/sh", "args": 7},
+        *OTHERS.group()["hooks"],
+    ):
         assert not ENTRIES.owns(other)

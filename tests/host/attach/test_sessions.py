@@ -71,7 +71,7 @@ def turns(home: Home) -> list[TurnView]:
     breaks: list[object] = []
     audit.verify(None, breaks.append)
     assert breaks == []
-    return [audit.turn(row.turn) for row in reversed(audit.turns())]
+    return [audit.turn(row.turn) for row in reversed(audit.turns(limit=1000))]
 
 
 async def test_a_prompt_carries_what_holds_now_and_the_ledger_has_it(
@@ -143,15 +143,52 @@ async def test_what_fits_nowhere_is_said_in_the_text_and_in_the_ledger(opened: H
     assert "--entries adds room" in (turn.left_out[0].detail or "")
 
 
-async def test_the_same_prompt_is_recorded_once(opened: Home, target: Target, ask: Ask) -> None:
+async def test_a_prompt_is_recorded_once_however_many_entries_ask(opened: Home, target: Target, ask: Ask) -> None:
     write_plugin(opened, "style", "Write short.")
-    attach(opened, target)
-    octets = hook_input()
+    attach(opened, target, entries=8)
     async with serving(opened):
-        first = await all_asked(ask, target, octets)
-        second = await all_asked(ask, target, octets)
-    assert first[0].text == second[0].text != ""
+        answers = await all_asked(ask, target, hook_input())
+    assert len(answers) == 8
     assert len(turns(opened)) == 1
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_messages_that_are_typed_while_a_turn_runs_are_turns_of_their_own(
+    opened: Home, target: Target, ask: Ask, served: bool
+) -> None:
+    """Claude Code gives them the id of the turn that runs; each was handed what held when it was typed."""
+    write_plugin(opened, "style", "Write short.")
+    write_plugin(opened, "other", "Be kind. " + "x" * 4000)
+    write_plugin(opened, "third", "Be there. " + "x" * 4000)
+    attach(opened, target)
+    await write_snapshots(opened)
+    prompt, session = str(uuid4()), str(uuid4())
+    typed = ["go on", "go on", "and stop"]
+
+    async def all_of_them() -> None:
+        for number, text in enumerate(typed):
+            switch(opened, "style", on=number % 2 == 0)
+            if not served:
+                await write_snapshots(opened)
+            octets = hook_input(prompt=text, prompt_id=prompt, session=session)
+            answers = await all_asked(ask, target, octets)
+            assert ("Write short." in answers[0].text + answers[1].text) == (number % 2 == 0)
+
+    if served:
+        async with serving(opened):
+            await all_of_them()
+    else:
+        await all_of_them()
+        assert await asyncio.to_thread(bring_in, opened) == 3
+    made = turns(opened)
+    assert [[each.plugin for each in turn.sections] for turn in made] == [
+        ["other", "style", "third"],
+        ["other", "third"],
+        ["other", "style", "third"],
+    ]
+    assert {turn.message_ids for turn in made} == {(prompt,)}
+    assert [turn.row.turn == prompt for turn in made] == [served, False, False]
+    assert {turn.row.status for turn in made} == {"handed over"}
 
 
 async def test_a_prompt_without_anything_to_say_prints_nothing_and_is_recorded(
@@ -590,6 +627,7 @@ async def test_a_hook_that_is_ended_is_not_taken_for_one_that_was_handed_over(
 async def test_two_hundred_prompts_at_once_are_all_recorded(opened: Home, target: Target, ask: Ask) -> None:
     write_plugin(opened, "style", "Write short.")
     attach(opened, target, entries=1)
+    await write_snapshots(opened)
     count = 200 if os.environ.get("BUZZ_SOAK") == "1" else 40
     async with serving(opened):
         answers = await asyncio.gather(*(all_asked(ask, target, hook_input()) for _ in range(count)))
@@ -597,7 +635,7 @@ async def test_two_hundred_prompts_at_once_are_all_recorded(opened: Home, target
     assert all("Write short." in each[0].text for each in answers)
     await asyncio.to_thread(bring_in, opened)
     handed = [turn for turn in turns(opened) if turn.row.status == "handed over"]
-    assert len({turn.message_ids for turn in handed}) == min(count, 50)
+    assert len({turn.message_ids for turn in handed}) == count
 
 
 def started_client(target: Target) -> subprocess.Popen[bytes]:
