@@ -318,10 +318,12 @@ class Host:
     def _resumed(self, named: str | None, agent: str | None, harness: str | None) -> KnownSession | None:
         if named is None:
             return None
-        from buzz_host.sessions.roster import find
+        from buzz_host.sessions.roster import ATTACHED, find
 
         with self.store.read() as connection:
             known = find(connection, named)
+        if known.harness.endswith(ATTACHED):
+            raise BuzzError(f"session {known.id} is one of a program that the person runs: go on with it there")
         for what, asked, is_ in (("agent", agent, known.agent), ("harness", harness, known.harness)):
             if asked is not None and asked != is_:
                 raise BuzzError(f"session {known.id} belongs to {what} '{is_}', not '{asked}': leave --{what} out")
