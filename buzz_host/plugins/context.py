@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from buzz_author.errors import RegistrationError
 from buzz_author.plugins import Agents, PluginIdentity
 from buzz_host.plugins.contributions import Scope
+from buzz_host.plugins.ctx_agents import no_attribute
 from buzz_host.plugins.effects import Effects
+from buzz_host.plugins.services import ALWAYS_THERE
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -92,9 +95,11 @@ class HostContext:
         try:
             return self.__dict__["_services"][name]
         except KeyError:
-            raise AttributeError(
-                f"ctx has no '{name}'; a service of the host is asked for by name: inject = ['{name}']"
-            ) from None
+            pass
+        there = sorted({*ALWAYS_THERE, *self.__dict__.get("_services", ())})
+        if name.startswith("_") or get_close_matches(name, there, n=1):
+            raise no_attribute("ctx", name, there)
+        raise AttributeError(f"ctx has no '{name}'; a service of the host is asked for by name: inject = ['{name}']")
 
 
 def _killer(process: Process) -> Effect:

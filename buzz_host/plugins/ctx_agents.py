@@ -7,14 +7,15 @@ runs, so that a late call is told `PluginClosed` whatever it passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from buzz_author.errors import RegistrationError
 from buzz_author.instructions import check_instructions
 from buzz_author.names import check_id, check_name
 from buzz_author.plugins import Agents
-from buzz_author.ported import ported
+from buzz_author.ported import pep8_name, ported
 from buzz_author.sections import Source, section
 from buzz_author.turns import steer_prompt, turn_note, turn_prompt, wake_prompt
 from buzz_host.plugins.contributions import HARNESSES, INSTRUCTIONS, NOTES, NOTES_WAITING_MAX, Note, Scope
@@ -24,6 +25,26 @@ if TYPE_CHECKING:
     from buzz_author.instructions import AgentInstructions, Guard
     from buzz_author.plugins import Disposer
     from buzz_author.turns import Turn, TurnRendering
+
+
+CONTRIBUTIONS: Final = ("addInstructions", "addNote", "registerHarness", "harness")
+"""What `ctx.agents` has, each camelCase name with its PEP 8 twin."""
+
+_TO_COME: Final = frozenset({"addTool", "addSkill", "addWatch", "addTimer", "registerHook"})
+
+
+def missing_attribute(what: str, name: str, there: Sequence[str]) -> str:
+    """The line for an attribute that `what` has not, with a suggestion from what is `there`."""
+    if what == "ctx.agents" and name in {*_TO_COME, *map(pep8_name, _TO_COME)}:
+        return f"this release of Buzz has no {what}.{name}; it has {', '.join(there)}"
+    near = get_close_matches(name, [*there, *map(pep8_name, there)], n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(there)}"
+    return f"{what} has no '{name}'; {hint}"
+
+
+def no_attribute(what: str, name: str, there: Sequence[str]) -> AttributeError:
+    """The error of `missing_attribute`. Without a name and an object, or Python would add a guess of its own."""
+    return AttributeError(missing_attribute(what, name, there))
 
 
 @ported
@@ -88,6 +109,9 @@ class HostAgents(Agents):
             if member is None or (name in ("probe", "encode", "open") and not callable(member)):
                 raise RegistrationError(f"{where}: the harness '{identifier}' has no {name}; see buzz_author.Harness")
         return self._scope.register(HARNESSES, identifier, harness)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_attribute("ctx.agents", name, CONTRIBUTIONS)
 
     @property
     def harness(self) -> TurnRendering:

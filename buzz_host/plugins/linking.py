@@ -49,6 +49,8 @@ class Removed:
     @property
     def line(self) -> str:
         """What happened, for the person who asked for it."""
+        if self.was_link and not self.kept.exists():
+            return f"plugin '{self.name}' is not linked any more; the link led to {self.kept}, where nothing is"
         if self.was_link:
             return f"plugin '{self.name}' is not linked any more; its files stay at {self.kept}"
         return f"plugin '{self.name}' is out of use; its files were moved to {self.kept}: delete them there at will"

@@ -35,8 +35,11 @@ class ManifestError(BuzzError):
     the fault is nowhere in particular."""
 
     def __init__(self, file: Path, message: str, line: int | None = None) -> None:
-        super().__init__(f"{file}: {message}")
+        # A message that names line and column itself is not told the line again.
+        place = f"{file}:{line}" if line is not None and not message.startswith("line ") else file
+        super().__init__(f"{place}: {message}")
         self.file = file
+        self.message = message
         self.line = line
 
 

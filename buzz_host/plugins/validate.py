@@ -66,7 +66,7 @@ def validate(path: Path) -> tuple[Finding, ...]:
 
 def _manifest_finding(path: Path, cause: BaseException | None, message: str) -> Finding:
     if isinstance(cause, ManifestError):
-        return Finding("error", cause.file, cause.line, message.removeprefix(f"{cause.file}: "))
+        return Finding("error", cause.file, cause.line, cause.message)
     return Finding("error", path, None, message.removeprefix(f"{path}: "))
 
 

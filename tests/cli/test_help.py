@@ -126,7 +126,7 @@ def test_the_help_of_all_imports_no_event_loop_either() -> None:
         ("preview --trigger x y", "buzz preview", "'x' is not one of 'message', 'steer'"),
         ("run --rehearse a b", "buzz run", "unexpected extra argument"),
         ("--nope", "buzz", "--nope"),
-        ("plugin install x", "buzz plugin install", "only `install --link PATH` is there"),
+        ("plugin install --link --subdir a x", "buzz plugin install", "--link uses a folder in place"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments: str, path: str, words: str, buzz: Buzz) -> None:

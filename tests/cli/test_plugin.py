@@ -177,7 +177,8 @@ def test_a_plugin_is_linked_and_taken_out_again(buzz: Buzz, home: Path) -> None:
     assert (again["plugin"], again["already"]) == ("style-guide", True)
     (gone,) = buzz("plugin", "remove", "style-guide", "--json").rows
     assert gone == {
-        "plugin": "style-guide", "was_link": True, "kept": str(EXAMPLES / "style-guide"), "from": "the next turn",
+        "plugin": "style-guide", "was_link": True, "kept": str(EXAMPLES / "style-guide"), "data": None,
+        "from": "the next turn",
     }  # fmt: skip
     assert speaking(buzz) == set()
     assert (EXAMPLES / "style-guide" / "plugin.toml").exists()

@@ -38,6 +38,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "fetch.fsck.zeroPaddedFilemode": "ignore",
     "fetch.fsck.badTimezone": "ignore",
     "fetch.fsck.missingSpaceBeforeDate": "ignore",
+    "fetch.fsck.badFilemode": "error",  # a set-user-id bit is one
     "fetch.recurseSubmodules": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
