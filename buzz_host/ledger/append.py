@@ -102,6 +102,25 @@ def _mirror(tx: Transaction) -> None:
     # In a transaction, although nothing is written: its lock keeps other processes' mirrors out.
     seq, made = tx.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
     try:
-        replace_file(tx.home.head, f"{seq} {made.hex()}\n".encode("ascii"))
+        if _still_holds(tx, mirrored_head(tx.home.head)):
+            replace_file(tx.home.head, f"{seq} {made.hex()}\n".encode("ascii"))
+            return
     except OSError as error:
         log.warning("%s: the head of the ledger could not be mirrored (%s)", tx.home.head, error.strerror)
+        return
+    except LedgerError:
+        pass
+    # Writing the new head over it would take away the only sign that entries are gone.
+    log.warning(
+        "%s does not fit the ledger: entries were removed, or an older database was put back; see `buzz audit verify`. "
+        "The file stays as it is; move it away to begin a new one.",
+        tx.home.head,
+    )
+
+
+def _still_holds(tx: Transaction, mirrored: Head | None) -> bool:
+    """Whether the chain still holds the head that was mirrored last."""
+    if mirrored is None:
+        return True
+    found = tx.execute("SELECT hash FROM entries WHERE seq = ?", (mirrored.seq,)).fetchone()
+    return found is not None and found[0].hex() == mirrored.hash

@@ -115,6 +115,8 @@ def verify(connection: sqlite3.Connection, head: str | None = None, mirrored: He
         for (line,) in connection.execute("PRAGMA integrity_check"):
             if line != "ok":
                 yield Break(None, "the database file", "a sound file", " ".join(str(line).split()))
+        for name, table in connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"):
+            yield Break(None, f"the trigger {name} on {table}", "no trigger", "one that can change what is written")
         # A changed schema changes what every column means: then there is nothing that could be read.
         said = _schema(connection)
         changed = [name for name, statement in _expected_schema().items() if said.get(name) != statement]
