@@ -95,7 +95,9 @@ class AgentCatalogue:
         near = get_close_matches(folded(name), {folded(known): known for known in self.names}, n=1)
         asked = next((known for known in self.names if near and folded(known) == near[0]), None)
         suggestion = f"did you mean '{asked}'? " if asked else ""
-        raise UnknownAgent(f"no agent is called {name!r}; {suggestion}The agents are: {', '.join(self.names)}")
+        broken = "; ".join(str(fault) for fault in self.faults)
+        more = f"; not usable is {broken}" if broken else ""
+        raise UnknownAgent(f"no agent is called {name!r}; {suggestion}the agents are: {', '.join(self.names)}{more}")
 
 
 def _folders(home: Home) -> Mapping[Scope, Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 from buzz_author.errors import InvalidName
-from buzz_author.names import check_id, check_name
+from buzz_author.names import check_id, check_name, folded
 from buzz_host.agents.frontmatter import Document, Items, Node, Scalar, Table, describe, read_document
 from buzz_host.agents.spec import (
     AgentFileError,
@@ -60,6 +60,10 @@ def parse_agent_file(path: Path, scope: Scope) -> AgentSpec:
     prompt = document.body.strip()
     if not prompt:
         raise AgentFileError(path, document.body_line, "no prompt, expected text below the frontmatter")
+    if folded(values["name"]) != folded(path.stem):
+        line = top["name"][0]
+        what = f"the agent is called '{values['name']}' after this key, not '{path.stem}' after its file: rename one"
+        warnings.append(FileNote(path, line, what))
     set_values = {key: value for key, value in values.items() if value is not None}
     return AgentSpec(prompt=prompt, scope=scope, source_path=path, warnings=tuple(warnings), **set_values)
 

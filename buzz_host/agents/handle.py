@@ -7,12 +7,14 @@ guard would change what the next one sees.
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from buzz_author.errors import BuzzError
 from buzz_author.sections import Section
 
+_ATTRIBUTES: Final = ("name", "scope", "harness", "model", "cwd", "instructions")
 InstructionsOf = Callable[[], tuple[Section, ...]]
 
 
@@ -69,6 +71,11 @@ class TurnAgent(tuple[str, str, str, str | None, str, InstructionsOf]):
         """
         # Past the constructor: a turn with a hundred guards makes a hundred of these.
         return tuple.__new__(TurnAgent, (*self[:5], _not_inside_a_guard))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        near = get_close_matches(name, _ATTRIBUTES, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(_ATTRIBUTES)}"
+        raise AttributeError(f"an agent's handle has no '{name}'; {hint}")
 
     def __repr__(self) -> str:
         return f"<agent {self[0]!r} ({self[1]}) on {self[2]}>"

@@ -154,7 +154,7 @@ class Host:
             text=turn.text if kind.capabilities.carries_sections else turn.message,
             sections=section_rows(turn),
             left_out=taken.snapshot.left_out,
-            faults=(*self.plugins.faults(), *taken.faults),
+            faults=(*self.plugins.turn_faults(told=False), *taken.faults),
         )
 
     @asynccontextmanager
@@ -256,7 +256,7 @@ class Host:
             return ComposedTurn(
                 turn,
                 self._now(),
-                (*self.plugins.faults(), *taken.faults),
+                (*self.plugins.turn_faults(told=True), *taken.faults),
                 take_back=lambda: self.plugins.contributions.put_back(taken.taken_notes),
             )
 

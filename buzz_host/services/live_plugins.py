@@ -8,7 +8,9 @@ brought in line first (PLG-06).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,7 @@ from buzz_author.harness import Harness
 from buzz_host.plugins.context import Spawn
 from buzz_host.plugins.contributions import HARNESSES, Contributions
 from buzz_host.plugins.discovery import discover
+from buzz_host.plugins.effects import PHASE as DISPOSE
 from buzz_host.plugins.enablement import Enablement, Reason
 from buzz_host.plugins.keeper import PluginStatus
 from buzz_host.plugins.lifecycle import ONE_SHOT_WAIT_S, PluginRuntime
@@ -47,6 +50,7 @@ class LivePlugins:
         self._found = Discovery()
         self._seen: tuple[Signature, object] | None = None
         self._late: tuple[PluginFault, ...] = ()
+        self._told: frozenset[PluginFault] = frozenset()
         self._looking = asyncio.Lock()
 
     async def start(self) -> None:
@@ -86,10 +90,16 @@ class LivePlugins:
         return self._running.retry(plugin)
 
     async def close(self) -> None:
-        """Stop all plugins; what does not end within 10 s is given up."""
+        """Stop all plugins; what does not end within 10 s is given up. What goes wrong meanwhile no turn can tell any
+        more: it is logged under the plugin's name."""
         self._closed = True
         if self._runtime is not None:
-            await self._runtime.close(CLOSE_DEADLINE_S)
+            before = frozenset(self._runtime.faults())
+            for fault in await self._runtime.close(CLOSE_DEADLINE_S):
+                if fault not in before:
+                    logging.getLogger(f"buzz.plugin.{fault.plugin}").error(
+                        "fault in %s: %s", fault.phase, fault.message
+                    )
 
     @property
     def settings(self) -> Settings:
@@ -109,6 +119,19 @@ class LivePlugins:
         """What is wrong with plugins now: those that cannot be used, that failed, or that are late."""
         # An overdue clean-up is both a fault and a reason for being late.
         return tuple(dict.fromkeys((*self._found.faults, *self._running.faults(), *self._late)))
+
+    def turn_faults(self, *, told: bool) -> tuple[PluginFault, ...]:
+        """The faults that concern a turn that is made now; `told` says that it is sent, and tells them.
+
+        What an earlier run of a plugin left behind when it stopped is told once: it says nothing of the one that is
+        active now.
+        """
+        active = {each.id for each in self._running.states() if each.state == "active"}
+        passed = {each for each in self.faults() if each.phase == DISPOSE and each.plugin in active}
+        shown = tuple(each for each in self.faults() if each not in passed & self._told)
+        if told:
+            self._told = frozenset(passed)
+        return shown
 
     def standings(self, agent: str) -> tuple[PluginStanding, ...]:
         """How each plugin stands towards `agent`, by id."""
@@ -135,8 +158,8 @@ class LivePlugins:
         if not decision.enabled:
             standing, detail = "off", OFF_BECAUSE[decision.reason]
         elif status is None or status.state in ("starting", "disabled"):
-            missing = ", ".join(status.waiting_for) if status else ""
-            standing, detail = "starting", f"it waits for the service {missing}" if missing else "it is still starting"
+            late = next((each.message for each in self._late if each.plugin == source.id), "")
+            standing, detail = "starting", late or "not active yet"
         elif status.state == "failed":
             standing, detail = "failed", status.error.message if status.error else ""
         else:
@@ -149,7 +172,20 @@ class LivePlugins:
                 return f"its plugin has a fault: {fault.message}"
         if any(source.id == identifier for source in self._found.sources) and identifier not in self.statuses():
             return f"its plugin is off: buzz plugin enable {identifier}"
-        return f"the harnesses are: {', '.join(there) or 'none'}"
+        line = f"the harnesses are: {', '.join(there) or 'none'}"
+        near = get_close_matches(identifier, there, n=1)
+        if near:
+            line = f"did you mean '{near[0]}'? {line}"
+        # A harness is known only once its plugin is active, so any of these may be the one that offers it.
+        absent = [f"plugin '{each.plugin}' ({each.phase}): {each.message}" for each in self._absent()]
+        if not absent:
+            return line
+        return f"{line}; it may be one that did not start: {'; '.join(absent)}"
+
+    def _absent(self) -> list[PluginFault]:
+        """A fault for each plugin that was to be active and is not."""
+        errors = [each.error for each in self._running.states() if each.state == "failed" and each.error is not None]
+        return sorted((*self._found.faults, *errors, *self._late), key=lambda fault: fault.plugin)
 
     @property
     def _running(self) -> PluginRuntime:

@@ -63,7 +63,10 @@ class Settings:
     def read(cls, home: Home) -> Settings:
         """The settings of `home`. Raises `SettingsError` for a file that cannot be read, is no TOML, or has a value of
         a wrong type."""
-        return cls.parse(read_text(home))
+        try:
+            return cls.parse(read_text(home))
+        except SettingsError as error:
+            raise SettingsError(_with_path(str(error), home)) from None
 
     @classmethod
     def parse(cls, text: str) -> Settings:
@@ -132,6 +135,11 @@ def read_text(home: Home) -> str:
         raise SettingsError(f"{home.config}: is not UTF-8 (byte {error.start}): save it as UTF-8") from None
     except OSError as error:
         raise SettingsError(f"{home.config}: cannot be read ({error.strerror})") from None
+
+
+def _with_path(line: str, home: Home) -> str:
+    """`line` with the whole path of the file: a person may have several homes."""
+    return str(home.config) + line.removeprefix(FILE_NAME) if line.startswith(f"{FILE_NAME}:") else line
 
 
 def _table(table: Mapping[str, object], path: KeyPath) -> Mapping[str, object]:

@@ -37,6 +37,9 @@ class SettingsEdit:
         names = self._list(path, make=False)
         while name in names:
             names.remove(name)
+            if not names and "#" not in names.as_string():  # type: ignore[attr-defined]  # a list of tomlkit
+                # What we have emptied says nothing any more; a comment in it is the person's.
+                self.drop(path)
 
     def put(self, path: KeyPath, value: JsonValue) -> None:
         """Set the value at `path`."""
@@ -94,7 +97,7 @@ def edit(home: Home, change: Callable[[SettingsEdit], None]) -> Settings:
     try:
         with locked(home.config):
             before = read_text(home)
-            Settings.parse(before)
+            Settings.read(home)
             document = tomlkit.parse(before)
             change(SettingsEdit(document))
             after = tomlkit.dumps(document)

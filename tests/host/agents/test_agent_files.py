@@ -70,7 +70,7 @@ def fault(folder: Path, text: str | bytes) -> str:
 
 @pytest.mark.req("SPC-01")
 def test_every_key_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path, FULL)
+    path = written(tmp_path, FULL, "observer.md")
     assert parse_agent_file(path, "user") == AgentSpec(
         name="observer",
         description="Watches the beam, and says so.",
@@ -258,6 +258,7 @@ def test_unknown_keys_warn_with_a_suggestion(tmp_path: Path) -> None:
         tmp_path,
         "---\nname: a\nmodle: x\ndescription: b\nopenable: no\nzzz: 1\n"
         "buzz:\n  on_mesage: auto\n  memory: no\n  tols: [a]\n---\nx",
+        "a.md",
     )
     spec = parse_agent_file(path, "user")
     assert [(note.line, note.message) for note in spec.warnings] == [
@@ -270,6 +271,17 @@ def test_unknown_keys_warn_with_a_suggestion(tmp_path: Path) -> None:
     ]
     assert str(spec.warnings[0]) == f"{path}:3: unknown key 'modle' is ignored; did you mean 'model'?"
     assert spec.openable is True
+
+
+@pytest.mark.req("SPC-02")
+def test_a_file_that_is_not_called_as_its_agent_warns(tmp_path: Path) -> None:
+    text = "---\ndescription: b\nname: rel\n---\nx"
+    (note,) = parse_agent_file(written(tmp_path, text, "release.md"), "user").warnings
+    assert (note.line, note.message) == (
+        3,
+        "the agent is called 'rel' after this key, not 'release' after its file: rename one",
+    )
+    assert parse_agent_file(written(tmp_path, text, "rel.md"), "user").warnings == ()
 
 
 @pytest.mark.req("SPC-02")
@@ -319,7 +331,7 @@ def test_what_is_no_file_is_never_waited_for(tmp_path: Path) -> None:
 @pytest.mark.req("SPC-02")
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    path = written(tmp_path, FULL)
+    path = written(tmp_path, FULL, "observer.md")
     path.chmod(0)
     with pytest.raises(AgentFileError, match="Permission denied"):
         parse_agent_file(path, "user")

@@ -96,10 +96,10 @@ def test_an_unknown_agent_is_one_line_with_the_known_ones(at: Home) -> None:
     catalogue = AgentCatalogue.load(at)
     with pytest.raises(BuzzError) as caught:
         catalogue.get("mian")
-    assert str(caught.value) == "no agent is called 'mian'; did you mean 'main'? The agents are: dev, main"
+    assert str(caught.value) == "no agent is called 'mian'; did you mean 'main'? the agents are: dev, main"
     with pytest.raises(BuzzError) as caught:
         catalogue.get("quite-other\n")
-    assert str(caught.value) == "no agent is called 'quite-other\\n'; The agents are: dev, main"
+    assert str(caught.value) == "no agent is called 'quite-other\\n'; the agents are: dev, main"
 
 
 @pytest.mark.req("SPC-02")

@@ -128,7 +128,8 @@ def test_a_name_is_enough() -> None:
 def test_what_is_wrong_is_one_line_with_file_and_place(text: str | bytes, message: str, line: int | None) -> None:
     with pytest.raises(ManifestError) as caught:
         parsed(text)
-    assert str(caught.value) == f"{FILE}: {message}"
+    told = line is not None and not message.startswith("line ")  # those name line and column themselves
+    assert str(caught.value) == (f"{FILE}:{line}: {message}" if told else f"{FILE}: {message}")
     assert (caught.value.file, caught.value.line) == (FILE, line)
 
 
