@@ -116,6 +116,25 @@ async def test_a_note_is_shown_once_and_a_preview_takes_none(home: Path) -> None
             assert told(await one_turn(session)) == {}
 
 
+@pytest.mark.req("INS-12", "TRN-06")
+async def test_a_steered_message_leaves_the_notes_for_the_next_turn(home: Path, tmp_path: Path) -> None:
+    write_plugin(
+        home / "plugins",
+        "noting",
+        "ctx.agents.addInstructions(\n"
+        "        id='i', text='x', when=lambda agent: bool(ctx.agents.addNote('main', 'Later.')) or True)",
+    )
+    async with Host(home, plugins=[ECHO]) as host, host.session(agent="main", harness="echo") as session:
+        async with session.turn("wait for it") as stream:
+            first = await anext(stream)
+            assert isinstance(first, events.TurnStarted)
+            await session.steer("now")
+            steered = [event async for event in stream if isinstance(event, events.TurnStarted)]
+        assert [row.tag for row in steered[0].sections].count("plugin-note") == 0
+        third = await one_turn(session)
+        assert [row.tag for row in third.sections].count("plugin-note") >= 2
+
+
 @pytest.mark.req("INS-05")
 async def test_the_order_in_which_plugins_start_never_shows(home: Path, tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(8)]
@@ -209,28 +228,32 @@ async def test_steering_through_the_host(host: Host) -> None:
 @pytest.mark.req("INS-09")
 async def test_the_handle_of_a_turn_gives_the_set_that_it_carries(home: Path) -> None:
     write_plugin(home / "plugins", "brief", speaks("Be brief."))
-    async with Host(home, plugins=[ECHO]) as host:
-        async with host.session(harness="echo") as session:
-            await one_turn(session)
-            handle = session._actor._spec.agent
-            assert [section.body for section in handle.instructions()] == ["Be brief."]
+    async with Host(home, plugins=[ECHO]) as host, host.session(harness="echo") as session:
+        await one_turn(session)
+        handle = session._actor._spec.agent
+        assert [section.body for section in handle.instructions()] == ["Be brief."]
 
 
 @pytest.mark.req("TRN-07")
-async def test_nothing_of_a_turn_enters_the_system_prompt(host: Host, home: Path) -> None:
-    """200 turns of random switching: the shape of the session, which holds the system prompt, is made once."""
+async def test_nothing_of_a_turn_enters_the_system_prompt(home: Path) -> None:
+    """200 turns of random switching over four sessions: each is opened with the same system prompt."""
     chance = random.Random(7)
-    sources = [each for each in host.plugins.found.sources if each.id in ("brief", "dev_only")]
-    async with host.session(agent="dev", harness="echo") as session:
-        prompt = session._actor._spec.system_prompt
-        for _ in range(200):
-            switch = chance.choice([host.plugins.enablement.enable, host.plugins.enablement.disable])
-            source = chance.choice(sources)
-            switch(source)
-            expected = {each.id for each in sources if host.plugins.enablement.enabled_for(each, "dev")}
-            assert told(await one_turn(session)).keys() == expected
-        assert session._actor._spec.system_prompt is prompt
-        assert "Be brief." not in prompt
+    opened: list[str] = []
+    for name, text in (("brief", "Be brief."), ("tabs", "Use tabs.")):
+        write_plugin(home / "plugins", name, speaks(text))
+    async with Host(home, plugins=[ECHO]) as host:
+        sources = [each for each in host.plugins.found.sources if each.id in ("brief", "tabs")]
+        for _ in range(4):
+            async with host.session(agent="dev", harness="echo") as session:
+                for _ in range(50):
+                    switch = chance.choice([host.plugins.enablement.enable, host.plugins.enablement.disable])
+                    switch(chance.choice(sources))
+                    expected = {each.id for each in sources if host.plugins.enablement.enabled_for(each, "dev")}
+                    assert told(await one_turn(session)).keys() == expected
+                    opened.append(session._actor._spec.system_prompt)
+    (prompt,) = set(opened)
+    assert "Be brief." not in prompt
+    assert "Use tabs." not in prompt
 
 
 @pytest.mark.req("OPS-02")
