@@ -2,7 +2,7 @@
 
 Kinds by HTTP status: 401 and 403 authentication (the program words both as such), 429 rate-limit, 408 and 504 timeout,
 529 and every other 5xx overloaded (the server's own trouble, worth another try), other 4xx invalid-request. Without a
-status no answer came: connection.
+status no answer came: connection, or what the program itself calls it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,14 @@ from buzz_author.harness import ErrorKind, HarnessError
 RETRYABLE: Final[frozenset[ErrorKind]] = frozenset(
     {"rate-limit", "overloaded", "connection", "timeout", "process-died"}
 )
+# For what fails without a request: no login, a prompt that is too long. `server_error` says too little for a kind.
+_NAMED: Final[dict[str, ErrorKind]] = {
+    "authentication_failed": "authentication",
+    "billing_error": "authentication",
+    "invalid_request": "invalid-request",
+    "model_not_found": "invalid-request",
+    "rate_limit": "rate-limit",
+}
 STDERR_LINES: Final = 40
 STDERR_LINE_CHARACTERS: Final = 500
 TAIL_CHARACTERS: Final = 2000
@@ -50,10 +58,10 @@ class StderrTail:
         return "\n".join(self._lines)[-TAIL_CHARACTERS:]
 
 
-def of_result(result: ResultMessage, said: str) -> HarnessError:
-    """The fault of a turn that failed; `said` is what stood in place of an answer."""
+def of_result(result: ResultMessage, said: str, named: str | None = None) -> HarnessError:
+    """The fault of a turn that failed; `said` is what stood in place of an answer, `named` the program's own kind."""
     native = said or (result.result or "").strip() or "; ".join(result.errors or ()) or result.subtype
-    return _of_status(result.api_error_status, native, api=result.terminal_reason == "api_error")
+    return _of_status(result.api_error_status, native, named, api=result.terminal_reason == "api_error")
 
 
 def of_retry(status: object, said: object) -> HarnessError:
@@ -91,12 +99,12 @@ def of_exception(error: BaseException, tail: StderrTail) -> HarnessError:
             return HarnessError("unknown", f"{type(error).__name__}: {error}")
 
 
-def _of_status(status: int | None, native: str, *, api: bool) -> HarnessError:
-    kind = _kind(status, native, api)
+def _of_status(status: int | None, native: str, named: str | None = None, *, api: bool) -> HarnessError:
+    kind = _kind(status, native, named, api)
     return HarnessError(kind, native, status=status, retryable=kind in RETRYABLE)
 
 
-def _kind(status: int | None, native: str, api: bool) -> ErrorKind:
+def _kind(status: int | None, native: str, named: str | None, api: bool) -> ErrorKind:
     match status:
         case 401 | 403:
             return "authentication"
@@ -112,7 +120,7 @@ def _kind(status: int | None, native: str, api: bool) -> ErrorKind:
         return "timeout"
     if api and _UNREACHED.search(native):
         return "connection"
-    return "unknown"
+    return _NAMED.get(named or "", "unknown")
 
 
 def _refused(native: str) -> HarnessError:

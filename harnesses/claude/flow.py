@@ -60,6 +60,7 @@ class _Open:
     """What was streamed of a text that is not complete yet."""
     calls: set[str] = attrs.field(factory=set)
     said_error: str = ""
+    named_error: str | None = None
     taken_in: int = 1
     """How many messages the program has taken into it, its own included."""
 
@@ -199,6 +200,7 @@ class Flow:
             return
         open_turn = self._open[turn]
         if message.error is not None:  # the program's own words in place of an answer
+            open_turn.named_error = message.error
             open_turn.said_error = "".join(block.text for block in message.content if isinstance(block, TextBlock))
             return
         for block in message.content:
@@ -242,7 +244,7 @@ class Flow:
         if result.terminal_reason in _ABORTED:
             status = "interrupted"
         elif result.is_error:
-            status, error = "failed", faults.of_result(result, open_turn.said_error)
+            status, error = "failed", faults.of_result(result, open_turn.said_error, open_turn.named_error)
         elif not open_turn.texts and result.result:
             self._complete(turn, result.result)
         usage = _usage(result.usage)

@@ -242,6 +242,7 @@ class ClaudeSession:
     async def _clean_up(self, deadline_s: float = CLEANUP_DEADLINE_S) -> None:
         """Have the SDK close its end, and the host end whatever is left of the program."""
         begun = time.monotonic()
+        process = getattr(getattr(self._client, "_transport", None), "_process", None)
         leaving = asyncio.create_task(self._client.disconnect())
         await _settled(leaving, min(GRACE_S, deadline_s * _GRACE_SHARE))
         await self._host.end(deadline_s=max(deadline_s - (time.monotonic() - begun), 0.0))
@@ -250,6 +251,7 @@ class ClaudeSession:
             leaving.cancel()
         elif not leaving.cancelled() and (fault := leaving.exception()) is not None:
             self._log.debug("the SDK could not close in order: %s", fault)
+        await _read_to_end(process)
         self._prompt.unlink(missing_ok=True)
 
     async def _last_words(self) -> None:
@@ -291,6 +293,15 @@ def _write_private(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", newline="") as file:
         file.write(text)
+
+
+async def _read_to_end(process: object) -> None:
+    """Read what the SDK has left in the pipe of a process that has ended: until its end was read, it stays open."""
+    stdout = getattr(process, "stdout", None)
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_LAST_WAIT_S):
+            while stdout is not None:
+                await stdout.receive()
 
 
 async def _settled(task: asyncio.Task[None], timeout_s: float) -> None:

@@ -34,11 +34,13 @@ E = TypeVar("E", bound=HarnessEvent)
 
 @attrs.frozen
 class Kind:
-    """A harness in the suite. `make` takes what a test wants to fix: `new_id`, `environ`."""
+    """A harness in the suite. `make` takes what a test wants to fix (`new_id`), `lower_line_bound` makes it refuse
+    lines of a length that a test can produce."""
 
     id: str
     make: Callable[..., Harness]
     native_model: str
+    lower_line_bound: Callable[[pytest.MonkeyPatch, int], None]
 
 
 def _claude(**fixed: object) -> Harness:
@@ -47,7 +49,12 @@ def _claude(**fixed: object) -> Harness:
     return ClaudeHarness(**fixed)  # type: ignore[arg-type]
 
 
-KINDS = [pytest.param(Kind("claude", _claude, "claude-sonnet-4-5"), id="claude", marks=pytest.mark.claude)]
+def _lower_bound_of_claude(patched: pytest.MonkeyPatch, octets: int) -> None:
+    patched.setattr("harnesses.claude.session.LINE_MAX_BYTES", octets)
+
+
+CLAUDE = Kind("claude", _claude, "claude-sonnet-4-5", _lower_bound_of_claude)
+KINDS = [pytest.param(CLAUDE, id="claude", marks=pytest.mark.claude)]
 
 
 class Talk:

@@ -1,4 +1,7 @@
-"""A host to be killed in the middle of a turn: `python hosting.py KIND MODEL_URL FOLDER SESSION`."""
+"""A host in the middle of a turn, to be killed, or to tell how its program died.
+
+`python hosting.py KIND MODEL_URL FOLDER SESSION`
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from buzz_author.events import TurnStarted
+from buzz_author.events import TurnEnded, TurnStarted
 from buzz_host.processes import Children, ProgramHost
 from buzz_host.sessions.access import SessionAccess
 from tests.harnesses.conformance import KINDS, Kind, Talk, spec_for
@@ -24,7 +27,10 @@ async def main(kind_id: str, url: str, folder: Path, session: str) -> None:
     turn = await talk.send("rehearse: hang")
     await talk.until(TurnStarted, turn=turn)
     print("running", flush=True)
-    await asyncio.Event().wait()
+    await talk.ended()
+    error = talk.of(TurnEnded)[0].error
+    print("ended:", error.kind if error else None, flush=True)
+    await children.close()
 
 
 if __name__ == "__main__":

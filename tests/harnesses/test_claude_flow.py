@@ -94,6 +94,7 @@ def test_a_broken_stream_is_not_part_of_the_reply_but_an_interrupted_one_is() ->
     for message in (status("t"), *delta("Brok", fresh=True), retry, answer("Whole."), result("t")):
         made.received(message)
     assert told[-1] == TurnEnded("t", "completed", "Whole.")
+    assert [event.text for event in told if isinstance(event, TextDelta)] == ["Brok", "Whole."]
     assert [event.error.kind for event in told if isinstance(event, Retrying)] == ["connection"]
     made.sent("u")
     for message in (status("u"), *delta("Half", fresh=True), result("u", terminal_reason="aborted_streaming")):
@@ -118,6 +119,42 @@ def test_a_list_that_leaves_the_turn_out_still_ends_it() -> None:
     made.sent("t")
     made.received(result(is_error=True, subtype="error_during_execution", terminal_reason="aborted_tools"))
     assert told == [TurnStarted("t"), TurnEnded("t", "interrupted")]
+
+
+@pytest.mark.claude
+@pytest.mark.req("HAR-03", "TRN-04")
+def test_a_steer_that_runs_before_a_turn_that_was_just_sent_keeps_its_own_reply() -> None:
+    made, told = flow()
+    made.steered("s", "gone")
+    made.handed("s")
+    made.sent("t")
+    for message in (status("s"), *delta("of s", fresh=True), answer("of s"), result("s")):
+        made.received(message)
+    for message in (status("t"), answer("of t"), result("t")):
+        made.received(message)
+    assert told == [
+        SteerSettled("s", "s", "own-turn"),
+        TurnStarted("s"),
+        TextDelta("s", "of s"),
+        TurnEnded("s", "completed", "of s"),
+        TurnStarted("t"),
+        TextDelta("t", "of t"),
+        TurnEnded("t", "completed", "of t"),
+    ]
+
+
+@pytest.mark.claude
+@pytest.mark.req("HAR-03")
+def test_turns_that_a_program_takes_as_one_each_end() -> None:
+    made, told = flow()
+    made.sent("t")
+    made.sent("u")
+    for message in (status("t", "u"), answer("Both."), result("t", "u")):
+        made.received(message)
+    assert [event for event in told if isinstance(event, TurnEnded)] == [
+        TurnEnded("t", "completed", "Both."),
+        TurnEnded("u", "completed"),
+    ]
 
 
 class AnyOrder(RuleBasedStateMachine):

@@ -18,7 +18,7 @@ from buzz_author.plugins import PluginContext
 from harnesses import claude
 from harnesses.claude import program
 from tests.conftest import claude_program
-from tests.harnesses.conformance import KINDS, Kind, spec_for
+from tests.harnesses.conformance import CLAUDE, spec_for
 
 pytestmark = pytest.mark.anyio
 PERSON = {
@@ -34,8 +34,7 @@ PERSON = {
 
 
 def spec(tmp_path: Path, model_url: str | None) -> SessionSpec:
-    kind: Kind = KINDS[0].values[0]  # type: ignore[assignment]
-    made = spec_for(kind, tmp_path, "")
+    made = spec_for(CLAUDE, tmp_path, "")
     return SessionSpec(made.session, made.agent, made.cwd, made.config_dir, "", model_url=model_url)
 
 
@@ -127,8 +126,19 @@ def test_each_fault_of_a_model_has_its_kind(status: int | None, said: str, kind:
     from harnesses.claude import faults
 
     result = ResultMessage("success", 1, 1, True, 1, "s", api_error_status=status, terminal_reason="api_error")
-    error = faults.of_result(result, said)
+    error = faults.of_result(result, said, "server_error")
     assert (error.kind, error.status, error.native) == (kind, status, said)
+
+
+@pytest.mark.claude
+@pytest.mark.req("HAR-03")
+def test_without_a_login_the_fault_is_authentication() -> None:
+    from claude_agent_sdk import ResultMessage
+
+    from harnesses.claude import faults
+
+    error = faults.of_result(ResultMessage("success", 1, 1, True, 1, "s"), "Not logged in", "authentication_failed")
+    assert (error.kind, error.status, error.retryable) == ("authentication", None, False)
 
 
 @pytest.mark.claude

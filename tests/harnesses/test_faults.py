@@ -11,14 +11,16 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+import attrs
 import pytest
 
-from buzz_author.events import Retrying, SessionEnded, SteerSettled, TurnEnded, TurnStarted
+from buzz_author.events import Retrying, SessionEnded, SteerSettled, TextDelta, TurnEnded, TurnStarted
 from buzz_author.harness import HarnessError
+from buzz_author.turns import Turn
 from buzz_host.processes import launcher as keeper
 from tests.conftest import SOAK
 from tests.harnesses import hosting
-from tests.harnesses.conformance import DEADLINE_S, Kind, Stage, end_of_newest_user_message
+from tests.harnesses.conformance import DEADLINE_S, Stage, Talk, end_of_newest_user_message
 
 pytestmark = pytest.mark.anyio
 CYCLES = 50 if SOAK else 3
@@ -124,10 +126,58 @@ async def test_closing_is_quick_even_when_the_model_hangs(stage: Stage) -> None:
     assert stage.programs(other) == []
 
 
-@pytest.mark.req("HAR-03", "OPS-03")
-async def test_a_program_that_is_killed_ends_its_turn_once_and_gives_back_its_steer(
-    stage: Stage, capfd: pytest.CaptureFixture[str]
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def echoing(talk: Talk, megabytes: float) -> Turn:
+    text = "rehearse: echo\n" + "x" * int(megabytes * 1024 * 1024)
+    return attrs.evolve(talk.composed("x"), message=text, text=text)
+
+
+@pytest.mark.req("HAR-03")
+async def test_a_text_that_no_model_takes_is_refused_and_the_session_goes_on(stage: Stage) -> None:
+    talk = await stage.open()
+    ended = await talk.ask(echoing(talk, 17))
+    assert ended.error is not None
+    assert (ended.error.kind, ended.error.status, ended.error.retryable) == ("invalid-request", None, False)
+    assert (await talk.ask("rehearse: say Alive.")).reply == "Alive."
+
+
+@pytest.mark.req("HAR-03")
+async def test_closing_in_the_middle_of_a_flood_leaves_no_pipe_open(stage: Stage) -> None:
+    await (await stage.open()).close()
+    before = descriptors()
+    for deadline_s in (0.0, 3.0):
+        talk = await stage.open()
+        await talk.send(echoing(talk, 2))
+        await talk.until(TextDelta)
+        await talk.close(deadline_s=deadline_s)
+        assert descriptors() <= before
+
+
+@pytest.mark.req("HAR-03")
+async def test_a_line_that_is_too_long_ends_the_session_as_a_fault(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = descriptors()
+    with monkeypatch.context() as patched:
+        stage.kind.lower_line_bound(patched, 1024 * 1024)
+        talk = await stage.open()
+    turn = await talk.send(echoing(talk, 2))
+    ended = await talk.until(TurnEnded, turn=turn)
+    assert ended.error is not None
+    assert (ended.status, ended.error.kind) == ("failed", "unknown")
+    assert (await talk.until(SessionEnded)).error == ended.error
+    await talk.ended()
+    assert stage.programs(talk) == []
+    assert descriptors() <= before
+    again = await stage.open(resume=talk.session.native_id)
+    assert (await again.ask("rehearse: say Back.")).reply == "Back."
+
+
+@pytest.mark.req("HAR-03", "OPS-03")
+async def test_a_program_that_is_killed_ends_its_turn_once_and_gives_back_its_steer(stage: Stage) -> None:
     talk = await stage.open()
     await talk.ask("The word is heron.")
     turn = await talk.send("rehearse: hang")
@@ -149,8 +199,6 @@ async def test_a_program_that_is_killed_ends_its_turn_once_and_gives_back_its_st
     again = await stage.open(resume=talk.session.native_id)
     assert (await again.ask("rehearse: say Back.")).reply == "Back."
     assert b"The word is heron." in stage.requests()[-1].raw
-    told = capfd.readouterr()
-    assert (told.out, told.err) == ("", "")
 
 
 @pytest.mark.req("HAR-03", "OPS-03")
@@ -167,16 +215,38 @@ async def test_a_program_that_is_killed_before_its_first_answer_has_nothing_to_r
     assert (await again.ask("rehearse: say Back.")).reply == "Back."
 
 
-@pytest.mark.req("HAR-03", "OPS-03")
-async def test_a_killed_host_leaves_no_program(kind: Kind, stage: Stage) -> None:
-    session = str(uuid4())
-    host = subprocess.Popen(  # noqa: ASYNC220  # it must be a stranger to this event loop
-        [sys.executable, hosting.__file__, kind.id, stage.rehearsal.url, str(stage.folder), session],
+def hosted(stage: Stage, session: str) -> subprocess.Popen[str]:
+    """A host in a process of its own, in the middle of a turn once it has said `running`."""
+    return subprocess.Popen(
+        [sys.executable, hosting.__file__, stage.kind.id, stage.rehearsal.url, str(stage.folder), session],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.req("HAR-03", "OPS-01")
+async def test_a_program_that_dies_writes_nothing_on_the_terminal_of_its_host(stage: Stage) -> None:
+    session = str(uuid4())
+    host = hosted(stage, session)
+    try:
+        assert host.stdout is not None
+        assert host.stdout.readline() == "running\n"
+        for pid, marked in keeper.environments(keeper.table()).items():
+            if marked.get("BUZZ_SESSION") == session and "BUZZ_KEEPER" not in marked:
+                os.kill(pid, signal.SIGKILL)
+        out, err = host.communicate(timeout=DEADLINE_S)
+    finally:
+        host.kill()
+        host.wait()
+    assert (out, err, host.returncode) == ("ended: process-died\n", "", 0)
+
+
+@pytest.mark.req("HAR-03", "OPS-03")
+async def test_a_killed_host_leaves_no_program(stage: Stage) -> None:
+    session = str(uuid4())
+    host = hosted(stage, session)
     assert host.stdout is not None
     assert host.stderr is not None
     try:
@@ -205,9 +275,6 @@ def _marked(session: str) -> list[int]:
 
 @pytest.mark.req("HAR-03")
 async def test_cycles_of_start_interrupt_and_kill_leave_nothing(stage: Stage) -> None:
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
     before = 0
     for cycle in range(CYCLES):
         talk = await stage.open()
