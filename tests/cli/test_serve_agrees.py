@@ -51,6 +51,10 @@ def furnished(home: Path, work: Path) -> Path:
     )
     (described / "plugin.py").write_text("def apply(ctx): pass\n", encoding="utf-8")
     (home / "buzz.toml").write_text('oddity = 1\n[plugins.brief]\nlist = [1, "two"]\n', encoding="utf-8")
+    boxed = work / "boxed"
+    boxed.mkdir()
+    (boxed / "plugin.toml").write_text('api = 1\nname = "boxed"\nversion = "1"\ndescription = "d"\n', encoding="utf-8")
+    dropped(boxed, "plugin", "ctx.agents.addInstructions(id='b', text='Boxed.')")
     dropped(work, "mine", "ctx.agents.addInstructions(id='m', text='Mine.')")
     return home
 
@@ -93,6 +97,19 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("plugin", "remove", "mine"),
     ("plugin", "remove", "dev-only", "--json"),
     ("plugin", "list"),
+    ("plugin", "install", "nowhere"),
+    ("plugin", "install", "boxed"),
+    ("plugin", "install", "boxed", "--json"),
+    ("plugin", "info", "boxed"),
+    ("preview", *ON_PARROT, "Hello"),
+    ("plugin", "verify"),
+    ("plugin", "verify", "nobody"),
+    ("plugin", "upgrade", "boxed"),
+    ("plugin", "upgrade", "--all", "--json"),
+    ("plugin", "upgrade", "nobody"),
+    ("plugin", "remove", "boxed", "--purge", "--yes", "--json"),
+    ("plugin", "verify", "--json"),
+    ("preview", *ON_PARROT, "Hello"),
     ("audit", "turns"),
     ("audit", "turns", "--json"),
     ("audit", "verify", "--json"),
