@@ -74,15 +74,15 @@ def test_a_text_that_was_streamed_is_told_once_and_one_that_was_not_is_told_whol
     made.sent("t")
     for message in (
         status("t"),
-        *delta("Hel", fresh=True),
-        *delta("lo"),
-        answer("Hello"),
+        *delta("Good ", fresh=True),
+        *delta("day"),
+        answer("Good day"),
         answer("World"),
         result("t"),
     ):
         made.received(message)
-    assert [event.text for event in told if isinstance(event, TextDelta)] == ["Hel", "lo", "\n\n", "World"]
-    assert told[-1] == TurnEnded("t", "completed", "Hello\n\nWorld")
+    assert [event.text for event in told if isinstance(event, TextDelta)] == ["Good ", "day", "\n\n", "World"]
+    assert told[-1] == TurnEnded("t", "completed", "Good day\n\nWorld")
 
 
 @pytest.mark.claude
