@@ -170,6 +170,8 @@ class AttachListener:
             await self._write_sets()
             await asyncio.sleep(LOOK_EVERY_S)
             self._handing.look_after()
+            # A client that this host answered too late has left a note as well.
+            await self._bring_in()
 
     async def _write_sets(self, *, anyway: bool = False) -> None:
         """Bring the sets on disk in line with what would be handed over now; a fault is told and stops nothing.

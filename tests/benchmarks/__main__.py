@@ -17,7 +17,7 @@ import attrs
 from tests.benchmarks.row import Row
 
 # Each is a module of this folder with `rows()`, an iterable of `Row`; a new room is named here.
-ROOMS = ("author", "cli", "ledger", "turns")
+ROOMS = ("attach", "author", "cli", "ledger", "turns")
 NAME_COLUMNS = 48
 
 
