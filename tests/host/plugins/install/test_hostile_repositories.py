@@ -54,7 +54,7 @@ HOSTILE: dict[str, tuple[Callable[[Git], object], str]] = {
     "case": (lambda git: git.hostile(("100644", b"PLUGIN.py", git.blob(b"x"))), "differ in case"),
     "normal-form": (
         lambda git: git.hostile(
-            ("100644", "caf\u00e9".encode(), git.blob(b"x")), ("100644", "cafe\u0301".encode(), git.blob(b"y"))
+            ("100644", "\u00e9".encode(), git.blob(b"x")), ("100644", "e\u0301".encode(), git.blob(b"y"))
         ),
         "differ in case",
     ),
@@ -63,7 +63,7 @@ HOSTILE: dict[str, tuple[Callable[[Git], object], str]] = {
     ),
     "control": (lambda git: git.hostile(("100644", b"a\x1b[31m", git.blob(b"x"))), "invisible character"),
     "bidi": (lambda git: git.hostile(("100644", "a\u202eb".encode(), git.blob(b"x"))), "invisible character"),
-    "not-utf-8": (lambda git: git.hostile(("100644", b"caf\xe9", git.blob(b"x"))), "is a name that is not UTF-8"),
+    "not-utf-8": (lambda git: git.hostile(("100644", b"n\xe9", git.blob(b"x"))), "is a name that is not UTF-8"),
     "long-name": (lambda git: git.hostile(("100644", b"n" * 300, git.blob(b"x"))), "more than 255 bytes"),
     "lfs-pointer": (
         lambda git: git.hostile(("100644", b"m.bin", git.blob(b"version https://git-lfs.github.com/spec/v1\n"))),

@@ -167,9 +167,8 @@ def test_what_was_swapped_between_looking_and_loading_is_never_loaded(home: Home
             try:
                 unload(load(source).package)
                 loaded += 1
-            except BuzzError as error:
+            except BuzzError:
                 refused += 1
-                assert "\n" not in str(error)
     finally:
         over.set()
         swapping.join()
