@@ -94,7 +94,7 @@ class SetTaker:
             texts=parts.texts,
             sections=parts.sections,
             left_out=tuple(sorted((*snapshot.left_out, *no_room), key=lambda row: (row.plugin, row.id))),
-            faults=(*host.plugins.faults(), *taken.faults),
+            faults=(*host.plugins.turn_faults(told=notes == "take"), *taken.faults),
             plugins=snapshot.plugins,
             taken_notes=taken.taken_notes,
         )
