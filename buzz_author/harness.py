@@ -68,6 +68,9 @@ class Capabilities:
     native_hooks: frozenset[str] = frozenset()
     key_variables: tuple[str, ...] = ()
     """Environment variables of which any one gives the program access to its model, when no `model_url` is given."""
+    inherits: tuple[str, ...] | None = None
+    """The other variables of the host's environment that the program gets; None where the harness does not say.
+    `buzz doctor` lists them (SEC-02)."""
 
 
 @attrs.frozen

@@ -28,6 +28,7 @@ VERBS: Final[_Verbs] = {
     "harness": ("harness", "The programs that can run an agent's turns."),
     "attach": ("attach", "Let plugins speak in the Claude Code that you run yourself."),
     "detach": ("attach", "Take out of a settings file exactly what `buzz attach` put in."),
+    "doctor": ("doctor", "Looks at the whole installation, and says what to put right."),
     "serve": ("serve", "The running host of a home: keeps the plugins, and answers all other commands."),
 }
 IMPORTING_GC_THRESHOLD: Final = 50_000

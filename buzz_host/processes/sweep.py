@@ -39,7 +39,7 @@ def sweep(folder: Path, *, deadline_s: float = SWEEP_DEADLINE_S) -> Swept:
     """
     ended: set[int] = set()
     deadline = time.monotonic() + deadline_s
-    while (left := _left_behind()) and time.monotonic() < deadline:
+    while (left := left_behind()) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -51,7 +51,8 @@ def sweep(folder: Path, *, deadline_s: float = SWEEP_DEADLINE_S) -> Swept:
     return Swept(tuple(sorted(ended - left)), tuple(sorted(left)), folders)
 
 
-def _left_behind() -> set[int]:
+def left_behind() -> set[int]:
+    """The processes whose marker names a host that is dead."""
     gone: dict[str, bool] = {}
     found: set[int] = set()
     rows = table()

@@ -29,7 +29,12 @@ class ClaudeHarness:
     title = "Claude Code"
     # No tools in this release: the program's own are switched off, and ours are not carried yet.
     capabilities = Capabilities(
-        carries_sections=True, steer="folds", tools="none", resume=True, key_variables=program.MODEL_KEYS
+        carries_sections=True,
+        steer="folds",
+        tools="none",
+        resume=True,
+        key_variables=program.MODEL_KEYS,
+        inherits=program.PASSED_ON,
     )
 
     def __init__(
