@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from buzz_author.sections import Section, parse
-from buzz_host.rehearsal import RecordedRequest, Rehearsal
+from buzz_host.rehearsal import RecordedRequest, Rehearsal, RehearsalError
 
 DEADLINE_S = 45.0
 COLUMNS, LINES = 160, 50
@@ -120,14 +120,18 @@ class Terminal:
         return request
 
     def request(self, text: str) -> RecordedRequest | None:
-        """The first request whose newest message of a person is `text`."""
-        for each in self._rehearsal.requests():
+        """The first request whose newest message of a person is `text`; None also while a line is being written."""
+        try:
+            requests = self._rehearsal.requests()
+        except RehearsalError:
+            return None
+        for each in requests:
             if place(each.body, text) is not None:
                 return each
         return None
 
     def _answered(self, number: int) -> bool:
-        lines = self._rehearsal.record_path.read_bytes().split(b"\n")
+        lines = self._rehearsal.record_path.read_bytes().split(b"\n")[:-1]
         return any(b'"event"' in line and json.loads(line)["n"] == number for line in lines if line)
 
     def _line(self, *words: str) -> list[str]:

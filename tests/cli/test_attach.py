@@ -13,6 +13,7 @@ import pytest
 from buzz_host.attach.registry import Places
 from buzz_host.settings import Home
 from tests.cli.commands import Buzz
+from tests.cli.hosts import serving
 from tests.host.attach.conftest import hook_input, hooks_of, write_plugin
 
 pytestmark = pytest.mark.req("AUT-03", "CLI-01")
@@ -97,6 +98,27 @@ def test_the_audit_brings_in_what_was_handed_over_and_says_what_it_cannot_know(
     assert rows(buzz("audit", "turns", "--session", "5f9b2c1e", "--json").out) == [row]
     assert buzz("audit", "verify").code == 0
     assert rows(buzz("audit", "turns", "--json").out) == [row]
+
+
+def test_a_running_host_answers_and_its_end_leaves_the_last_set(
+    buzz: Buzz, work: Path, opened: Home, environment: dict[str, str]
+) -> None:
+    write_plugin(opened, "style", "Write short.")
+    with serving(environment, work) as host:
+        done = buzz("attach", "claude", "--json")
+        assert rows(done.out)[0]["host"] == host.process.pid
+        assert "Write short." in prompt(work / SETTINGS)
+        assert buzz("plugin", "disable", "style").code == 0
+        assert prompt(work / SETTINGS) == ""
+        assert f"host: process {host.process.pid} answers" in buzz("attach", "status").out
+        assert [row["status"] for row in rows(buzz("audit", "turns", "--json").out)] == ["handed over"] * 2
+        assert buzz("plugin", "enable", "style").code == 0
+        assert host.end() == (0, b"")
+    assert not Places(opened).endpoint.exists()
+    assert "Write short." in prompt(work / SETTINGS)
+    turns = rows(buzz("audit", "turns", "--json").out)
+    handed = [json.loads(buzz("audit", "show", row["turn"], "--json").out)["handed_over"]["by"] for row in turns]
+    assert handed == ["client", "host", "host"]
 
 
 def test_an_attached_session_is_not_one_that_buzz_resumes(buzz: Buzz, work: Path, opened: Home) -> None:
