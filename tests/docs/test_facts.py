@@ -255,7 +255,7 @@ def test_the_settings_and_the_home_are_those_that_are_read(tmp_path: Path) -> No
     home = Home(tmp_path)
     paths = {value.name for name in vars(Home) if isinstance(value := getattr(home, name, None), Path)} - {"root"}
     named = {name.rstrip("/") for name in first_column(SETTINGS, "path | what it is")}
-    assert named == (paths - {tmp_path.name}) | {"leases", "run", "serve.lock"}
+    assert named == (paths - {tmp_path.name}) | {"attach", "leases", "run", "serve.lock"}
 
 
 @pytest.mark.req("OPS-01")
