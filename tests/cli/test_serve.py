@@ -10,13 +10,14 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from buzz_host import VERSION
-from tests.cli.commands import BUZZ, DEADLINE_S, PARROT, Buzz
+from tests.cli.commands import BUZZ, DEADLINE_S, PARROT, ROOT, Buzz
 from tests.cli.hosts import Line, serving, wait_until
 from tests.cli.test_plugin import put, speaks
 
@@ -82,6 +83,23 @@ def test_it_says_that_it_is_ready_and_where(environment: dict[str, str], work: P
         assert host.end() == (0, b"")
         assert not path.exists()
         assert (home / "serve.lock").read_bytes() == b""
+
+
+@pytest.mark.req("OPS-02")
+def test_the_version_that_hosts_and_commands_compare_is_the_one_that_is_installed(buzz: Buzz) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == VERSION
+    assert buzz("--version").out == f"buzz {VERSION}\n"
+
+
+@pytest.mark.claude
+@pytest.mark.req("CLI-01", "OPS-01")
+def test_the_environment_that_counts_is_that_of_the_host(environment: dict[str, str], work: Path, buzz: Buzz) -> None:
+    with serving(environment, work) as host:
+        done = buzz("run", "Hello", ANTHROPIC_API_KEY="of no use here")
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
+        assert all(word in done.err for word in ("ANTHROPIC_API_KEY", "--model-url", "--rehearse"))
+        assert f"the environment of the running host, process {host.process.pid})" in done.err
 
 
 @pytest.mark.req("CLI-01")

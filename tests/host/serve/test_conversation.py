@@ -188,12 +188,13 @@ async def test_a_switch_by_any_client_holds_at_the_next_turn_of_all(served: Serv
                 "enabled": on,
                 "reason": "default" if on else "disabled",
             }
+            # What is shown before the turn is what the turn does.
+            (listed,) = [each for each in await other.ask("plugins.list") if each["id"] == "brief"]
+            assert listed["standing"] == ("active" if on else "off")
             await one.request("session.turn", session=opened["session"], message="Hello")
             started = await one.event("turn_started")
             assert ("Be brief." in started["text"]) == on
             await one.answer()
-            (listed,) = [each for each in await other.ask("plugins.list") if each["id"] == "brief"]
-            assert listed["standing"] == ("active" if on else "off")
 
 
 @pytest.mark.req("INS-12", "INS-14")

@@ -129,11 +129,13 @@ async def test_a_stop_lets_a_turn_end_as_interrupted_and_tells_the_client(served
         session = await opened(talk)
         await talk.request("session.turn", session=session, message="wait")
         await talk.event("turn_started")
-        stopping = asyncio.ensure_future(served.listening.stop(5))
+        begun = time.monotonic()
+        stopping = asyncio.ensure_future(served.listening.stop(20))
         assert (await talk.event("turn_completed"))["status"] == "interrupted"
         assert await talk.answer() == {"id": 1, "value": None}
         assert await talk.line() is None
         await stopping
+        assert time.monotonic() - begun < 10  # it was asked to end, not only waited for
     assert statuses(served) == ["interrupted"]
     assert not served.path.exists()
 
