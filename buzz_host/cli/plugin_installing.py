@@ -121,11 +121,12 @@ def verify(ctx: click.Context, name: str | None, as_json: bool) -> None:
                 }
             )
             continue
+        named = f"{each.plugin} {each.version}".rstrip()
         short = each.content_hash[:SHORT_HASH_CHARACTERS]
         if not each.differences:
-            click.echo(printable_line(f"{each.plugin} {each.version}: whole, {_count(each.files, 'file')}, {short}…"))
+            click.echo(printable_line(f"{named}: whole, {_count(each.files, 'file')}, {short}…"))
         for one in each.differences:
-            click.secho(printable_line(f"{each.plugin} {each.version}: {one}"), fg="red")
+            click.secho(printable_line(f"{named}: {one}"), fg="red")
     if not checks and not as_json:
         click.echo("nothing is installed")
     if any(each.differences for each in checks):
@@ -223,20 +224,21 @@ def _tell(report: InstallReport, as_json: bool) -> None:
 
 def _headline(report: InstallReport) -> str:
     plugin = f"plugin '{report.plugin}'"
+    current = f"{plugin} {report.version}".rstrip()  # a single file need not say which version it is
     source = f"from {report.source}" + (f" ({report.commit[:SHORT_HASH_CHARACTERS]})" if report.commit else "")
     match report.status:
         case "upgraded":
-            return f"{plugin} {report.before} → {report.version}, {source}"
+            return f"{plugin} {report.before or '?'} → {report.version or '?'}, {source}"
         case "unchanged":
-            return f"{plugin} {report.version} is the newest {source}: nothing was changed"
+            return f"{current} is the newest {source}: nothing was changed"
         case "repaired":
-            return f"{plugin} {report.version} was damaged, and is whole again, {source}"
+            return f"{current} was damaged, and is whole again, {source}"
         case "not installed":
             return f"{report.detail}: it was not installed"
         case "taken back":
-            return f"{plugin} {report.version} does not start, so {report.before} is in use again: {report.detail}"
+            return f"{current} does not start, so {report.before or 'the old one'} is in use again: {report.detail}"
         case _:
-            return f"{plugin} {report.version} is installed, {source}"
+            return f"{current} is installed, {source}"
 
 
 def _carried_lines(report: InstallReport) -> list[str]:

@@ -159,7 +159,7 @@ def remove_plugin(home: Home, name: str) -> Removal:
         return Removal(gone.name, gone.was_link, gone.kept, data, line)
     row = uninstall(home, name)
     data = kept_data(home, row.name).place
-    what = f"plugin '{row.name}' {row.version} is removed"
+    what = f"plugin '{row.name}' {row.version}".rstrip() + " is removed"
     line = f"{what}; what it keeps stays in {data}" if data is not None else f"{what}; it kept nothing"
     return Removal(row.name, False, None, data, line)
 

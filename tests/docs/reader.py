@@ -24,7 +24,7 @@ from tests.quality.tree import ROOT
 
 COMMAND_TIMEOUT_S = 60
 # Nothing else is run on behalf of a page.
-PROGRAMS = ("buzz", "cat", "cp", "mkdir")
+PROGRAMS = ("buzz", "cat", "cp", "git", "mkdir")
 # What pages call the folder that the reader is in. As long as the name of a temporary folder, so that sizes agree.
 WORKING_DIRECTORY = "/srv/web-shop"
 # What is never the same twice.
