@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from buzz_host import VERSION
-from tests.cli.commands import BUZZ, DEADLINE_S, PARROT, ROOT, Buzz
+from tests.cli.commands import BUZZ, DEADLINE_S, PARROT, PARROT_OPTIONS, ROOT, Buzz
 from tests.cli.hosts import Line, serving, wait_until
 from tests.cli.test_plugin import put, speaks
 
@@ -155,6 +155,7 @@ def test_of_two_that_start_at_once_exactly_one_serves(environment: dict[str, str
 def test_killed_in_a_turn_it_starts_again_and_nothing_is_lost(
     environment: dict[str, str], work: Path, buzz: Buzz
 ) -> None:
+    assert buzz("run", "--harness", "parrot", "before").code == 0
     for _ in range(2):
         with serving(environment, work) as host, Line(host.socket) as line:
             line.line()
@@ -170,7 +171,7 @@ def test_killed_in_a_turn_it_starts_again_and_nothing_is_lost(
             assert buzz("preview", "--harness", "parrot", "x").code == 0
     with serving(environment, work):
         rows = buzz("audit", "turns", "--json").rows
-        assert [row["status"] for row in rows] == ["unended", "unended"]
+        assert [row["status"] for row in rows] == ["unended", "unended", "completed"]
         assert buzz("audit", "verify").code == 0
         again = buzz("run", "--resume", rows[0]["session"], "--json", "again")
         assert (again.code, again.rows[-1]["reply"]) == (0, "again")
@@ -182,6 +183,7 @@ def test_killed_in_a_turn_it_starts_again_and_nothing_is_lost(
 def test_no_program_survives_its_host(
     environment: dict[str, str], work: Path, buzz: Buzz, number: signal.Signals
 ) -> None:
+    assert buzz("run", *PARROT_OPTIONS, "before").code == 0
     with serving(environment, work) as host:
         client = subprocess.Popen(
             [*BUZZ, "run", "--rehearse", "--json", "rehearse: hang"],
@@ -204,7 +206,7 @@ def test_no_program_survives_its_host(
     else:
         assert client.returncode == 1
         assert f"the host (process {host.process.pid}) ended before it answered" in err.decode()
-        assert [row["status"] for row in buzz("audit", "turns", "--json").rows] == ["unended"]
+        assert [row["status"] for row in buzz("audit", "turns", "--json").rows] == ["unended", "completed"]
     assert buzz("audit", "verify").code == 0
 
 

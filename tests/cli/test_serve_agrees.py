@@ -24,7 +24,8 @@ VARYING = re.compile(
 )
 # Commands that ask nothing about the home, or change files of a program of the person's own.
 IN_THEIR_OWN_PROCESS = {
-    "attach claude", "attach status", "demo", "detach", "harness doctor", "plugin new", "plugin validate", "serve",
+    "attach claude", "attach status", "demo", "detach", "doctor", "harness doctor", "plugin new", "plugin validate",
+    "serve",
 }  # fmt: skip
 
 
