@@ -149,7 +149,9 @@ _NAMED_BACK: Final = {reference: character for character, reference in _NAMED.it
 @lru_cache(maxsize=1)
 def _unsafe_in_attribute() -> re.Pattern[str]:
     # Quotes, markup, what ends a line anywhere, controls, and characters that show nothing (a name must be readable).
-    return re.compile(r'[&<>"＜＞\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]')
+    return re.compile(
+        r'[&<>"＜＞﹤﹥\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]'
+    )
 
 
 @lru_cache(maxsize=1)

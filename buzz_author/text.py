@@ -3,8 +3,8 @@
 A turn is read by a model that trusts its sections, so no text may open or close one (INS-07, INS-10). These are the
 pure functions that see to it; `buzz_author.sections.section` is their only caller on the way into a turn.
 
-A *section tag* is `<` or its full-width form `＜`, then any white space and slashes, then a name of the closed list
-that no further letter, digit, `-`, `_`, `.` or `:` follows. The name counts in any case, in compatibility letters
+A *section tag* is `<` or one of its compatibility forms `＜` and `﹤`, then any white space and slashes, then a name of
+the closed list that no further letter, digit, `-`, `_`, `.` or `:` follows. The name counts in any case, in compatibility letters
 (full-width, mathematical, circled), with accents, and with any other dash for `-`; characters that show nothing count
 as absent wherever they stand. What comes after the name does not matter. Letters of another script that merely look
 alike are not covered.
@@ -85,13 +85,14 @@ _FILLER_RANGES: Final = (range(0xFFF0, 0xFFF9), range(0xE0000, 0xE1000))
 _WHITE_CONTROLS: Final = "\t\n\v\f\r"
 _SLASHES: Final = "/\u2044\u2215\uff0f"
 _MINUS: Final = "\u2212"
-_OPENERS: Final = ("<", "\uff1c")
+# All that NFKC reads as `<`.
+_OPENERS: Final = ("<", "\uff1c", "\ufe64")
 # For character classes. Odd is everything but printable ASCII and the controls that are white space; a tag may begin
 # with it, save with ideographs, Hangul syllables, and the planes beyond, which read as themselves. A region ends at the
 # ASCII that can stand neither before a name nor in one, and at an opener.
 _ODD: Final = r"\x00-\x08\x0e-\x1f\x7f-\U0010ffff"
 _ODD_FIRST: Final = r"\x00-\x08\x0e-\x1f\x7f-\u33ff\ua000-\uabff\ud7a4-\U0001ffff\U000e0000-\U000e0fff"
-_REGION: Final = r"[^!-,;-@\[-^`{-~\uff1c]"
+_REGION: Final = r"[^!-,;-@\[-^`{-~\uff1c\ufe64]"
 _AS_READ_MAX_CHARS: Final = 65_536
 
 

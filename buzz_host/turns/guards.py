@@ -303,8 +303,14 @@ def _judge(question: Question, agent: AgentHandle) -> tuple[Verdict, BaseExcepti
 
 def _close(awaitable: object) -> None:
     # A coroutine that is closed before it began leaves no warning; a future has no `close`, but can be cancelled.
-    for name in ("close", "cancel"):
-        method = getattr(awaitable, name, None)
-        if callable(method):
-            method()
-            return
+    try:
+        for name in ("close", "cancel"):
+            method = getattr(awaitable, name, None)
+            if callable(method):
+                method()
+                return
+    except GivenUp:
+        raise
+    except BaseException:
+        # An awaitable of the plugin's own: how it ends does not change the verdict.
+        return

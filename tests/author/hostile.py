@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from buzz_author.text import OUR_TAGS, PROGRAM_TAGS
 
 TAGS = sorted(OUR_TAGS | PROGRAM_TAGS)
-OPENERS = "<\uff1c"
+OPENERS = "<\uff1c\ufe64"
 # Cc save white space, Cf, Mn, Me, and what is default-ignorable by other rules (Unicode, DerivedCoreProperties).
 WHITE_CONTROLS = "\t\n\v\f\r"
 OTHER_IGNORABLE = {0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)}

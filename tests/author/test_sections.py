@@ -75,7 +75,7 @@ def test_attributes_cannot_leave_their_quotes(attributes: tuple[tuple[str, str],
     assert opening.startswith("<context")
     assert opening.endswith(">")
     assert opening.count('"') == 2 * len(attributes)
-    assert not set(opening[1:-1]) & set("<>＜\n\r\x00\x85\u2028\u202e")
+    assert not set(opening[1:-1]) & set("<>＜﹤\n\r\x00\x85\u2028\u202e")
     assert neutralise(opening[1:]) == opening[1:]
     assert made.attributes == tuple((name, well_formed(value)) for name, value in attributes)
 

@@ -87,6 +87,9 @@ def broken_by_hand(text: str) -> str:
 @example("<con\u00b4text>")
 @example("<context\ud800>")
 @example("<\ufe64context>")
+@example("﹤context>")
+@example("﹤＜<context﹥")
+@example("<con﹤text>")
 @example("</ﬁskill")
 def test_exactly_the_section_tags_are_broken(text: str) -> None:
     assert neutralise(text) == broken_by_hand(text)
@@ -124,7 +127,7 @@ def test_only_the_opener_of_a_tag_changes(before: str, tag: str, after: str) -> 
     "form",
     [
         "<{}>", "</{}>", "<{}/>", "<{} plugin='x'>", "<{}", "< {}>", "<\n{}\n>", "</ {} >", "<{}\u200b>", "<\u2060{}>",
-        "＜{}>", "＜/{}＞", "<{}\x00>", "<//{}>", "<\u3000{}>",
+        "＜{}>", "＜/{}＞", "﹤{}>", "﹤ /{}﹥", "<{}\x00>", "<//{}>", "<\u3000{}>",
     ],
 )  # fmt: skip
 def test_each_tag_in_each_form(form: str) -> None:

@@ -107,6 +107,25 @@ async def test_an_awaitable_is_closed_and_never_awaited(recwarn: pytest.Warnings
     assert not recwarn.list
 
 
+class Stubborn:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __await__(self) -> Any:
+        raise AssertionError("awaited")
+
+    def close(self) -> None:
+        raise self.error
+
+
+@pytest.mark.req("INS-04")
+@pytest.mark.parametrize("error", [ValueError("not now"), SystemExit(3), GeneratorExit()])
+async def test_an_awaitable_that_will_not_be_closed_is_one_all_the_same(error: BaseException) -> None:
+    answers = await ask(lambda _: Stubborn(error), yes)
+    assert reasons(answers) == ["when-async", None]
+    assert answers.faults == ()
+
+
 @pytest.mark.req("INS-04")
 def test_an_async_guard_leaves_nothing_on_stderr() -> None:
     done = run_program(
