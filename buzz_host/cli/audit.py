@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -51,6 +52,7 @@ def turns(agent: str | None, session: str | None, limit: int, as_json: bool) -> 
 
         for row in rows:
             print_json(row_json(row))
+        _end_where(row.changed for row in rows)
         return
     from rich.text import Text
 
@@ -70,13 +72,16 @@ def turns(agent: str | None, session: str | None, limit: int, as_json: bool) -> 
                 row.agent,
                 row.harness,
                 row.kind,
-                Text(row.status, STATUS_STYLES.get(row.status, "yellow")),
+                Text(row.status, STATUS_STYLES.get(row.status, "yellow"))
+                if not row.changed
+                else Text(f"{row.status}, CHANGED since it was recorded", "bold red"),
                 shortened(row.session),
                 ", ".join(row.plugins),
             )
             for row in rows
         ),
     )
+    _end_where(row.changed for row in rows)
 
 
 @audit.command()
@@ -86,15 +91,16 @@ def turns(agent: str | None, session: str | None, limit: int, as_json: bool) -> 
 def show(turn: str, as_json: bool) -> None:
     """One turn: every section that was sent and who said it, what was left out, what came back.
 
-    With --json, the event `turn_started` again, from disk, with how it ended.
+    With --json, the event `turn_started` again, from disk, with how it ended. Exit code 1 where something of it is not
+    as it was recorded: that is said, and never shown.
     """
+    from buzz_host.services.audit import all_changed, turn_json
     from buzz_host.services.calls import AuditTurn
 
     found = ask(AuditTurn(turn=turn))
     if as_json:
-        from buzz_host.services.audit import turn_json
-
         print_json(turn_json(found))
+        _end_where(all_changed(found))
         return
     from buzz_host.cli.drawing import Drawing, Palette
     from buzz_host.cli.transcript import draw_labels, draw_turn
@@ -103,6 +109,7 @@ def show(turn: str, as_json: bool) -> None:
     draw_labels(drawing, found)
     drawing.lines("")
     draw_turn(drawing, found, Palette())
+    _end_where(all_changed(found))
 
 
 @audit.command()
@@ -114,35 +121,40 @@ def why(turn: str, as_json: bool) -> None:
     from buzz_host.services.audit import verdicts
     from buzz_host.services.calls import AuditTurn
 
-    rows = verdicts(ask(AuditTurn(turn=turn)))
+    found = ask(AuditTurn(turn=turn))
+    rows = verdicts(found)
     if as_json:
-        import attrs
+        from buzz_host.services.audit import verdict_json
 
         for row in rows:
-            print_json(attrs.asdict(row))
+            print_json(verdict_json(row))
+        _end_where(found.changed)
         return
     from rich.text import Text
 
     from buzz_host.cli.drawing import Drawing, Palette
+    from buzz_host.cli.transcript import draw_changed
     from buzz_host.cli.wording import contribution, counted, reason_in_words
     from buzz_host.terminal import printable_line
 
+    palette, drawing = Palette(), Drawing()
+    draw_changed(drawing, found.changed)
     if not rows:
         click.echo("no plugin had instructions for this turn")
-        return
-    palette, drawing = Palette(), Drawing()
-    width = max(len(contribution(row.plugin, row.id)) for row in rows)
+    width = max((len(contribution(row.plugin, row.id)) for row in rows), default=0)
     for row in rows:
         name = printable_line(contribution(row.plugin, row.id))
         drawing.lines(
             Text.assemble(
                 ("✓ ", "green") if row.admitted else ("✗ ", "red"),
                 (f"{name:<{width}}", palette.of(row.plugin)),
-                f"  admitted, {counted(row.bytes or 0, 'byte')}, sha256 {row.sha256 or 'gone'}"
+                f"  admitted, {counted(row.bytes or 0, 'byte')}, sha256 {row.sha256 or 'lost'}"
                 if row.admitted
                 else f"  left out: {reason_in_words(row.reason or '', row.detail)}",
+                ("  its text was changed since" if row.changed else "", "bold red"),
             )
         )
+    _end_where(found.changed)
 
 
 @audit.command()
@@ -161,8 +173,9 @@ def plugin(name: str, agent: str | None, limit: int, as_json: bool) -> None:
 
         for row in rows:
             print_json(plugin_json(row))
-        return
-    _draw_plugin(rows)
+    else:
+        _draw_plugin(rows)
+    _end_where(row.changed for row in rows)
 
 
 @audit.command()
@@ -182,10 +195,10 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 
     finds = ask(SearchAudit(words=" ".join(words), limit=limit))
     if as_json:
-        import attrs
+        from buzz_host.services.audit import find_json
 
         for find in finds:
-            print_json(attrs.asdict(find))
+            print_json(find_json(find))
     else:
         _draw_finds(finds)
     if left := ask(UnsearchedEntries()):
@@ -196,6 +209,7 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
         )
     if not finds:
         raise Ending(EXIT_FAILED)
+    _end_where(find.changed for find in finds)
 
 
 @audit.command()
@@ -206,7 +220,8 @@ def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
 def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
     """Compute every hash of the ledger again; exit code 1 where something was changed, with each place.
 
-    Without --head this proves that nothing was changed apart; with it, that nothing was written anew since.
+    Where entries are missing or changed, what hangs on them is broken too: those places are counted, and told with
+    --json. Without --head this proves that nothing was changed apart; with it, that nothing was written anew since.
     """
 
     def report(found: Break) -> None:
@@ -218,9 +233,10 @@ def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
                     "what": found.what,
                     "expected": found.expected,
                     "found": found.found,
+                    "follows": found.follows,
                 }
             )
-        else:
+        elif not found.follows:
             from buzz_host.terminal import printable_line
 
             click.echo(printable_line(str(found)))
@@ -231,21 +247,38 @@ def verify(ctx: click.Context, head: str | None, as_json: bool) -> None:
     with connect(home_path()) as services:
         result = services.follow(VerifyLedger(head=head), report)
     if as_json:
-        print_json({"event": "verified", "entries": result.entries, "head": result.head, "breaks": result.breaks})
+        print_json(
+            {
+                "event": "verified",
+                "entries": result.entries,
+                "head": result.head,
+                "breaks": result.breaks,
+                "follows": result.follows,
+            }
+        )
     else:
         from buzz_host.cli.wording import counted
 
         entries = "1 entry" if result.entries == 1 else f"{result.entries:,} entries"
         verdict = "whole" if not result.breaks else f"broken in {counted(result.breaks, 'place')}"
+        if result.follows:
+            verdict += f", and in {result.follows:,} more that follow from that"
         click.echo(f"the ledger is {verdict}: {entries}, head {result.head or 'none'}")
     if result.breaks:
         ctx.exit(EXIT_FAILED)
+
+
+def _end_where(changed: Iterable[object]) -> None:
+    """End with the exit code of a failure where anything is changed, as what was asked for could not be shown."""
+    if any(changed):
+        raise Ending(EXIT_FAILED)
 
 
 def _draw_finds(finds: tuple[Find, ...]) -> None:
     from rich.text import Text
 
     from buzz_host.cli.drawing import Drawing, Palette
+    from buzz_host.cli.transcript import CHANGED
     from buzz_host.cli.wording import contribution, shortened
     from buzz_host.terminal import printable_line
 
@@ -263,14 +296,14 @@ def _draw_finds(finds: tuple[Find, ...]) -> None:
                 (f"  turn {shortened(find.turn)}, {find.at[:19].replace('T', ' ')}{often}", "dim"),
             )
         )
-        drawing.text(find.snippet, bar=style)
+        drawing.text(CHANGED if find.snippet is None else find.snippet, bar=style)
 
 
 def _draw_plugin(rows: tuple[PluginRow, ...]) -> None:
     from rich.text import Text
 
     from buzz_host.cli.drawing import Drawing, Palette
-    from buzz_host.cli.transcript import GONE, draw_faults, draw_left_out
+    from buzz_host.cli.transcript import draw_changed, draw_faults, draw_left_out, lost_in_words
     from buzz_host.cli.wording import contribution, counted, shortened
     from buzz_host.terminal import printable_line
 
@@ -278,10 +311,11 @@ def _draw_plugin(rows: tuple[PluginRow, ...]) -> None:
     for each in rows:
         row = each.row
         drawing.rule(f"{row.at[:19].replace('T', ' ')}  {row.agent} on {row.harness}  turn {shortened(row.turn)}")
+        draw_changed(drawing, each.changed)
         for section in each.told:
             style = palette.of(section.plugin)
             name = printable_line(contribution(section.plugin or "", section.id))
             drawing.lines(Text.assemble((f"told {name}", style), (f"  {counted(section.bytes, 'byte')}", "dim")))
-            drawing.text(GONE if section.body is None else section.body, bar=style)
+            drawing.text(lost_in_words(section.changed) if section.body is None else section.body, bar=style)
         draw_left_out(drawing, each.left_out, palette)
         draw_faults(drawing, each.faults, palette)

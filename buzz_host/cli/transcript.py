@@ -23,6 +23,7 @@ from buzz_host.ledger.views import FaultView, HandedOverView, LeftOutView, Secti
 from buzz_host.terminal import printable_line
 
 GONE = "(this text is gone from the ledger; its size and digest are kept)"
+CHANGED = "(this text was changed since it was recorded: what stands there now is not shown)"
 SHA256_SHOWN_CHARACTERS = 12
 STATUS_STYLES = {"completed": "green", "folded": "green", "interrupted": "yellow", "failed": "red"}
 
@@ -53,6 +54,7 @@ def draw_labels(drawing: Drawing, turn: TurnView) -> None:
     for label, value in labels:
         drawing.lines(Text.assemble((f"{label:<9}", "dim"), printable_line(value)))
     drawing.lines(Text.assemble(("status   ", "dim"), _status(row.status)))
+    draw_changed(drawing, turn.changed)
     if turn.handed_over is not None:
         _handed_over(drawing, turn.handed_over, row.status)
     elif not turn.carries_sections:
@@ -61,6 +63,17 @@ def draw_labels(drawing: Drawing, turn: TurnView) -> None:
         )
     elif turn.encoded:
         drawing.lines(Text(f"sent as {row.harness} must be handed it; the sections are what the model reads", "dim"))
+
+
+def draw_changed(drawing: Drawing, lines: Sequence[str]) -> None:
+    """What is not as it was recorded."""
+    for line in lines:
+        drawing.lines(Text(f"! {printable_line(line)}", "bold red"))
+
+
+def lost_in_words(changed: bool) -> str:
+    """What stands in the place of a text that is lost."""
+    return CHANGED if changed else GONE
 
 
 def _handed_over(drawing: Drawing, handed: HandedOverView, status: str) -> None:
@@ -100,6 +113,7 @@ def draw_left_out(drawing: Drawing, rows: Sequence[LeftOutView], palette: Palett
                 ("✗ ", "red"),
                 (printable_line(contribution(each.plugin, each.id)), palette.of(each.plugin)),
                 f"  {reason_in_words(each.reason, each.detail)}",
+                f" {lost_in_words(each.changed)}" if each.detail is None else "",
             )
         )
 
@@ -107,11 +121,12 @@ def draw_left_out(drawing: Drawing, rows: Sequence[LeftOutView], palette: Palett
 def draw_faults(drawing: Drawing, faults: Sequence[FaultView], palette: Palette) -> None:
     """What plugins did wrong."""
     for each in faults:
+        said = lost_in_words(each.changed) if each.message is None else cut(each.message)
         drawing.lines(
             Text.assemble(
                 ("! fault ", "red"),
                 (printable_line(each.plugin), palette.of(each.plugin)),
-                f"  in {printable_line(each.phase)}: {cut(each.message) if each.message is not None else GONE}",
+                f"  in {printable_line(each.phase)}: {said}",
             )
         )
 
@@ -122,7 +137,7 @@ def draw_outcome(drawing: Drawing, turn: TurnView) -> None:
         drawing.lines(Text("reply", "bold"))
         drawing.text(turn.reply, bar="white")
     elif turn.ended_at is not None and turn.reply is None:
-        drawing.lines(Text.assemble(("reply  ", "bold"), (GONE, "dim")))
+        drawing.lines(Text.assemble(("reply  ", "bold"), (lost_in_words(turn.reply_changed), "dim")))
     if turn.error is not None:
         drawing.lines(Text.assemble(("error  ", "red"), error_in_words(turn.error)))
     if turn.usage is not None:
@@ -142,7 +157,7 @@ def _section(drawing: Drawing, section: SectionView, palette: Palette) -> None:
         title.append(f"  sha256 {section.sha256[:SHA256_SHOWN_CHARACTERS]}…", "dim")
     drawing.lines(title)
     if section.body is None:
-        drawing.lines(Text(GONE, "dim"))
+        drawing.lines(Text(lost_in_words(section.changed), "dim"))
     else:
         drawing.text(section.body, bar=style if section.plugin else "dim")
 
@@ -158,10 +173,10 @@ def _tool(drawing: Drawing, tool: ToolView, palette: Palette) -> None:
     elif tool.is_error:
         title.append("  error", "red")
     drawing.lines(title)
-    drawing.text(GONE if tool.arguments is None else _arguments(tool), bar="dim")
+    drawing.text(lost_in_words(tool.changed) if tool.arguments is None else _arguments(tool), bar="dim")
     if tool.bytes is not None:
         drawing.lines(Text(f"returned {counted(tool.bytes, 'byte')}", "dim"))
-        drawing.text(GONE if tool.result is None else tool.result, bar="dim")
+        drawing.text(lost_in_words(tool.changed) if tool.result is None else tool.result, bar="dim")
 
 
 def _arguments(tool: ToolView) -> str:
@@ -178,6 +193,7 @@ def _steer(drawing: Drawing, steer: TurnView, palette: Palette) -> None:
         None: "how it went is not recorded",
     }.get(steer.outcome, steer.outcome or "")
     drawing.rule(f"steered while it ran: {shortened(steer.row.turn)}, {outcome}", "yellow")
+    draw_changed(drawing, steer.changed)
     draw_turn(drawing, steer, palette)
 
 

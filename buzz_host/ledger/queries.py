@@ -1,8 +1,8 @@
 """Reading the ledger: which turns there were, what one of them carried, what one plugin told whom.
 
-Everything is read back from disk, texts included, and held against the hashes of its entries. Rows come newest first, a page at a time, each page by an index: the
-turns of an agent or of a plugin are those of the parties that it takes part in, so a page is merged from a few short
-ranges, however many turns there are (AUD-01, AUD-02).
+Everything is read back from disk, texts included, and held against the hashes of its entries. Rows come newest first, a
+page at a time, each page by an index: the turns of an agent or of a plugin are those of the parties that it takes part
+in, so a page is merged from a few short ranges, however many turns there are (AUD-01, AUD-02).
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ def turn(connection: sqlite3.Connection, id_or_prefix: str) -> TurnView:
     identifier = _id_of(connection, id_or_prefix)
     with _readable(f"the turn {identifier}"):
         return _whole(connection, identifier)
+
+
+def agents(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The agents that turns were of."""
+    return tuple(str(each) for (each,) in connection.execute("SELECT DISTINCT agent FROM parties ORDER BY agent"))
 
 
 def plugin(

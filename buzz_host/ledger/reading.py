@@ -46,8 +46,8 @@ CHANGED: Final = Kept(None, None, "changed")
 
 @attrs.frozen
 class EntryRow:
-    """One entry as a query reads it, with its texts by salted digest. `intact` is whether its hash is that of its
-    fields: where it is not, none of its texts is told."""
+    """One entry as a query reads it, with its texts by salted digest, and the digest of each body that it lists by the
+    body's id. `intact` is whether its hash is that of its fields: where it is not, none of its texts is told."""
 
     seq: int
     kind: str
@@ -57,6 +57,7 @@ class EntryRow:
     fields: str
     intact: bool
     texts: Mapping[str, Kept]
+    digests: Mapping[int, str]
 
     def kept(self, reference: Mapping[str, Any]) -> Kept:
         """The text that stands in the fields as `reference`."""
@@ -126,13 +127,16 @@ def _entry(row: Sequence[Any], numbers: list[int], bodies: Mapping[int, Sequence
     previous, made = row[4], row[5]
     intact = chain_hash(seq, kind, at, turn, fields, previous.hex()) == made.hex()
     kept: dict[str, Kept] = {}
+    listed: dict[int, str] = {}
     if texts:
         digests = [digest for _, digest in REFERENCE.findall(fields)]
         # The list of ids is no part of the hash: where it cannot be the one that was written, nothing can be found.
         found = numbers if len(numbers) == len(digests) else [-1] * len(digests)
         for number, digest in zip(found, digests, strict=True):
+            if number >= 0:
+                listed[number] = digest
             if not intact or number < 0:
                 kept[digest] = CHANGED
             elif digest not in kept or kept[digest].lost is not None:
                 kept[digest] = checked(digest, *bodies[number]) if number in bodies else GONE
-    return EntryRow(seq, kind, at, turn, made, fields, intact, kept)
+    return EntryRow(seq, kind, at, turn, made, fields, intact, kept, listed)

@@ -3,7 +3,7 @@
 Each body is indexed once, however many turns repeat it, and remembers its first and its newest entry and how often it
 was used. Scripts that put no space between words (Chinese, Japanese, Thai, …) are indexed by character, and a query in
 them matches as a phrase. The index holds words and no texts; it is no part of the chain, and `verify` proves nothing of
-it.
+it: what is found is held against the ledger, what somebody took out of the index is not found.
 """
 
 from __future__ import annotations
@@ -17,23 +17,30 @@ from typing import Any, Final
 
 import attrs
 
-from buzz_host.ledger.entries import LedgerError, body_digest
+from buzz_author.text import well_formed
+from buzz_host.ledger.entries import LedgerError
+from buzz_host.ledger.reading import ENTRY_COLUMNS, entries_of, numbers_in
 from buzz_host.store import Transaction
 
 PAGE_FINDS: Final = 20
-STEP_ENTRIES: Final = 500  # what one transaction indexes: some tens of milliseconds, so that no turn waits longer
-INDEXED_MAX_CHARS: Final = 1_000_000
+# What one transaction indexes at most, a single text apart: some tens of milliseconds, so that no turn, and no exit of
+# a process, waits longer.
+STEP_ENTRIES: Final = 500
+STEP_BYTES: Final = 512 * 1024
+INDEXED_MAX_CHARS: Final = 1_000_000  # of one text, which is indexed in one step
 SNIPPET_CHARS: Final = 160
 
 # What an entry keeps beside its texts for its own use: lists in JSON that nobody said.
 _NOT_SAID: Final = frozenset({"plugins", "attributes"})
+_ENTRY: Final = f"SELECT {ENTRY_COLUMNS} FROM entries AS e WHERE e.seq = ?"
 
 
 @attrs.frozen
 class Find:
     """One text that matches. `turn` is the newest turn that holds it; `role` says what it was there (`section`,
     `reply`, `tool arguments`, `tool result`, `error`, `left out`, `fault`), with the tag and the contribution of a
-    section. `uses` counts the entries that hold it, from `first_at` to `at`."""
+    section. `uses` counts the entries that hold it, from `first_at` to `at`. `changed` says that the text, or the entry
+    that holds it, was changed since it was recorded: `snippet` is None then."""
 
     turn: str
     at: str
@@ -43,31 +50,50 @@ class Find:
     plugin: str | None
     id: str | None
     uses: int
-    snippet: str
+    snippet: str | None
+    changed: bool = False
 
 
 def index(tx: Transaction) -> bool:
     """Index what came since the last time, one step of it; whether more is left. For a transaction of its own."""
     upto_entry, upto_body = tx.execute("SELECT entry, body FROM search_upto").fetchone()
-    rows = tx.execute(
-        "SELECT seq, bodies FROM entries WHERE seq > ? ORDER BY seq LIMIT ?", (upto_entry, STEP_ENTRIES)
+    last_body, more = _bodies_of_a_step(tx, upto_body)
+    texts = tx.execute(
+        "SELECT id, CAST(body AS BLOB) FROM bodies WHERE id > ? AND id <= ?", (upto_body, last_body)
     ).fetchall()
-    if not rows:
-        return False
-    uses = [(int(number), seq) for seq, listed in rows for number in {*listed.split(",")} if number]
+    tx.executemany(
+        "INSERT INTO body_words (rowid, words) VALUES (?, ?)",
+        [(number, _segmented(body.decode("utf-8", "replace")[:INDEXED_MAX_CHARS])) for number, body in texts],
+    )
+    rows = tx.execute(
+        "SELECT seq, CAST(bodies AS TEXT) FROM entries WHERE seq > ? ORDER BY seq LIMIT ?", (upto_entry, STEP_ENTRIES)
+    ).fetchall()
+    uses: list[tuple[int, int]] = []
+    last_entry = upto_entry
+    for seq, listed in rows:
+        numbers = set(numbers_in(listed))
+        if more and numbers and max(numbers) > last_body:
+            break  # a later step has the rest of its texts
+        uses += [(number, seq) for number in numbers]
+        last_entry = seq
     tx.executemany(
         "INSERT INTO body_uses (body, first, last, uses) VALUES (?1, ?2, ?2, 1)"
         " ON CONFLICT (body) DO UPDATE SET last = ?2, uses = uses + 1",
         uses,
     )
-    newest = max((number for number, _ in uses), default=upto_body)
-    texts = tx.execute("SELECT id, body FROM bodies WHERE id > ? AND id <= ?", (upto_body, newest)).fetchall()
-    tx.executemany(
-        "INSERT INTO body_words (rowid, words) VALUES (?, ?)",
-        [(number, _segmented(body.decode("utf-8", "replace")[:INDEXED_MAX_CHARS])) for number, body in texts],
-    )
-    tx.execute("UPDATE search_upto SET entry = ?, body = ?", (rows[-1][0], max(newest, upto_body)))
-    return len(rows) == STEP_ENTRIES
+    if (last_entry, last_body) != (upto_entry, upto_body):
+        tx.execute("UPDATE search_upto SET entry = ?, body = ?", (last_entry, last_body))
+    return more or len(rows) == STEP_ENTRIES
+
+
+def _bodies_of_a_step(tx: Transaction, upto: int) -> tuple[int, bool]:
+    """The last body behind `upto` that the step indexes, at least one if there is any; and whether more are left."""
+    total = 0
+    for number, size in tx.execute("SELECT id, length(body) FROM bodies WHERE id > ? ORDER BY id", (upto,)):
+        if total and total + size > STEP_BYTES:
+            return upto, True
+        upto, total = number, total + size
+    return upto, False
 
 
 def index_when_idle(tx: Transaction) -> None:
@@ -92,6 +118,7 @@ def search(connection: sqlite3.Connection, words: str, *, limit: int = PAGE_FIND
     Words in double quotes match as a phrase; `word*` matches what begins with it. Case and accents do not matter.
     Raises `LedgerError` where nothing can be searched for.
     """
+    words = well_formed(words.replace("\0", " "))
     wanted = _parts(words)
     if not wanted:
         raise LedgerError(f"{words[:80]!r} holds no word to search for")
@@ -99,8 +126,7 @@ def search(connection: sqlite3.Connection, words: str, *, limit: int = PAGE_FIND
         return ()
     query = " AND ".join(f'"{_segmented(text)}"{"*" if prefix else ""}' for text, prefix in wanted)
     rows = connection.execute(
-        "SELECT w.rowid, u.first, u.last, u.uses, b.salt, b.sha256, b.body FROM body_words AS w"
-        " CROSS JOIN body_uses AS u ON u.body = w.rowid CROSS JOIN bodies AS b ON b.id = w.rowid"
+        "SELECT w.rowid, u.first, u.last, u.uses FROM body_words AS w CROSS JOIN body_uses AS u ON u.body = w.rowid"
         " WHERE body_words MATCH ? ORDER BY w.rowid DESC",
         (query,),
     )
@@ -120,20 +146,24 @@ def _is_indexed(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'search_upto'").fetchone() is not None
 
 
-def _find(connection: sqlite3.Connection, row: Sequence[Any], words: Sequence[str]) -> Find | None:
-    _, first, last, uses, salt, plain, body = row
-    entry = connection.execute("SELECT turn, at, kind, fields FROM entries WHERE seq = ?", (last,)).fetchone()
-    earliest = connection.execute("SELECT at FROM entries WHERE seq = ?", (first,)).fetchone()
-    if entry is None or earliest is None:
+def _find(connection: sqlite3.Connection, row: Sequence[int], words: Sequence[str]) -> Find | None:
+    body, first, last, uses = row
+    found = entries_of(connection, connection.execute(_ENTRY, (last,)))
+    earliest = entries_of(connection, connection.execute(_ENTRY, (first,)), texts=False)
+    if not found or not earliest:
         return None
-    turn, at, kind, fields = entry
-    place = next(_places(json.loads(fields), body_digest(salt, plain), ()), None)
-    if place is None:
+    (entry,) = found
+    when = (entry.at, earliest[0].at)
+    if not entry.intact or body not in entry.digests:
+        return Find(entry.turn, *when, "text", None, None, None, uses, None, changed=True)
+    digest = entry.digests[body]
+    place = next(_places(json.loads(entry.fields), digest, ()), None)
+    kept = entry.texts[digest]
+    if place is None or kept.lost == "gone":
         return None
-    path, holder = place
-    role, tag, plugin, identifier = _role(kind, path, holder)
-    snippet = _snippet(body.decode("utf-8", "replace"), words)
-    return Find(turn, at, earliest[0], role, tag, plugin, identifier, uses, snippet)
+    role, tag, plugin, identifier = _role(entry.kind, *place)
+    snippet = None if kept.text is None else _snippet(kept.text, words)
+    return Find(entry.turn, *when, role, tag, plugin, identifier, uses, snippet, changed=snippet is None)
 
 
 def _places(

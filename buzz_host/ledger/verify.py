@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Final
 
 import attrs
@@ -22,7 +23,10 @@ from buzz_host.ledger.record import SETTLED, index_row
 from buzz_host.store import MIGRATIONS
 
 DIGESTS_CACHED: Final = 65536
+HELD_MAX: Final = 10_000  # breaks of the indexes that wait until it is known whether they are consequences
+NOTED_HEAD: Final = "the noted head"
 _CHUNK_BITS: Final = 16
+_TURNS: Final = "the index turns"
 
 _TABLES: Final = frozenset({"entries", "bodies", "body_keys", "body_keys_upto", "parties", "party_plugins", "turns"})
 
@@ -91,14 +95,24 @@ _MISSING: Final = (
 
 @attrs.frozen
 class Break:
-    """One place where the ledger is not what was written. `seq` is the entry's number, None where it is no entry's."""
+    """One place where the ledger is not what was written. `seq` is the entry's number, None where it is no entry's.
+
+    `follows` says that the place is a row or a text that hangs on an entry, where entries are missing or changed: a
+    consequence of that, or at least nothing that can be judged by itself.
+    """
 
     seq: int | None
     what: str
     expected: str
     found: str
+    follows: bool = False
 
     def __str__(self) -> str:
+        if self.what == NOTED_HEAD:
+            return (
+                f"the noted head: no entry has the hash {self.expected} ({self.found}): it was changed or cut off "
+                "since that was noted, or the hash is one of another ledger"
+            )
         place = "" if self.seq is None else f"entry {self.seq}: "
         return f"{place}{self.what}: expected {self.expected}, found {self.found}"
 
@@ -160,11 +174,23 @@ class _Pass:
         self._digests: OrderedDict[int, str] = OrderedDict()
         # One bit a body, in chunks: which ones an entry names.
         self._named: dict[int, bytearray] = {}
+        # Whether an entry is missing or changed: then what hangs on entries is broken as well.
+        self._entries_broken = False
 
     def breaks(self) -> Iterator[Break]:
+        """The breaks of the chain and of the texts first, then those of what hangs on it."""
+        held: list[Break] = []
         for row in self._connection.execute(_ENTRIES):
-            yield from self._entry(row)
+            for found in self._entry(row):
+                if found.what == _TURNS and len(held) < HELD_MAX:
+                    held.append(found)
+                else:
+                    yield found
         yield from self._heads()
+        for found in chain(held, self._derived()):
+            yield attrs.evolve(found, follows=True) if self._entries_broken else found
+
+    def _derived(self) -> Iterator[Break]:
         for (number,) in self._connection.execute("SELECT id FROM bodies"):
             if not self._is_named(number):
                 yield Break(None, f"body {number}", "an entry that names it", "none")
@@ -183,12 +209,14 @@ class _Pass:
             gone = f"entry {self._last + 1}" + (f" to {seq - 1}" if seq > self._last + 2 else "")
             yield Break(self._last + 1, "the chain", gone, f"entry {seq} in its place")
             self._hash = None
+            self._entries_broken = True
         self._last = seq
         kind, at, turn, previous, made, bodies, fields = (
             each.hex() if number in (3, 4) else each.decode("utf-8", "replace") for number, each in enumerate(raw)
         )
         if self._hash is not None and previous != self._hash:
             yield Break(seq, "the previous hash", self._hash, previous)
+            self._entries_broken = True
         # The next one must name what this one says of itself: one changed entry is one break, not all that follow.
         self._hash = made
         if made == self._wanted:
@@ -200,6 +228,7 @@ class _Pass:
         computed = chain_hash(seq, kind, at, turn, fields, previous)
         if computed != made or types != _ENTRY_TYPES:
             yield Break(seq, "the entry", f"the hash {made}", f"{computed} from what stands there")
+            self._entries_broken = True
             return
         yield from self._bodies(seq, fields, bodies)
         try:
@@ -211,9 +240,10 @@ class _Pass:
     def _heads(self) -> Iterator[Break]:
         ends = f"a chain that ends with entry {self._last}" if self._last else "no entry at all"
         if self._mirrored is not None:
+            self._entries_broken = self._entries_broken or self._mirrored.seq > self._last
             yield Break(self._mirrored.seq, "the mirrored head", f"the entry {self._mirrored.hash}", ends)
         if self._wanted is not None:
-            yield Break(None, "the head", f"an entry {self._wanted}", f"none; {ends}")
+            yield Break(None, NOTED_HEAD, self._wanted, ends)
 
     def _bodies(self, seq: int, fields: str, bodies: str) -> Iterator[Break]:
         references = REFERENCE.findall(fields)
@@ -262,7 +292,7 @@ class _Pass:
         wanted = index_row(entry.fields)
         row = self._connection.execute(_TURN, (entry.seq,)).fetchone()
         if row is None:
-            yield Break(entry.seq, "the index turns", "a row of this turn", "none")
+            yield Break(entry.seq, _TURNS, "a row of this turn", "none")
             return
         *says, status, ended = row
         expected = [
@@ -274,15 +304,15 @@ class _Pass:
             wanted.steers,
         ]
         if says != expected:
-            yield Break(entry.seq, "the index turns", canonical_json(expected), repr(says))
+            yield Break(entry.seq, _TURNS, canonical_json(expected), repr(says))
         if ended is None:
             if status != wanted.open_status:
-                yield Break(entry.seq, "the index turns", f"the status {wanted.open_status}", repr(status))
+                yield Break(entry.seq, _TURNS, f"the status {wanted.open_status}", repr(status))
         elif not self._connection.execute(
             "SELECT 1 FROM entries WHERE seq = ? AND turn = ? AND kind IN ('turn_ended', 'steer_settled')",
             (ended, entry.turn),
         ).fetchone():
-            yield Break(entry.seq, "the index turns", "the entry that ended it", f"entry {ended}, which did not")
+            yield Break(entry.seq, _TURNS, "the entry that ended it", f"entry {ended}, which did not")
 
     def _end_row(self, entry: Entry, status: str) -> Iterator[Break]:
         row = self._connection.execute(
@@ -291,7 +321,7 @@ class _Pass:
         ).fetchone()
         if row != (status, entry.seq):
             found = "none" if row is None else f"the status {row[0]!r} by entry {row[1]}"
-            yield Break(entry.seq, "the index turns", f"the status {status!r} by this entry", found)
+            yield Break(entry.seq, _TURNS, f"the status {status!r} by this entry", found)
 
     def _name(self, number: int) -> None:
         chunk = self._named.setdefault(number >> _CHUNK_BITS, bytearray(1 << (_CHUNK_BITS - 3)))

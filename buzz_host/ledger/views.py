@@ -127,7 +127,8 @@ class TurnView:
 
     `text` is exactly what was sent. `encoded` says that it is not what the sections render to, `carries_sections` false
     that the harness builds its own prompt. `outcome` is a steer's own; `steers` are the messages that joined this turn.
-    `changed` names, a line each, what of it is not as it was recorded; empty where all is.
+    `changed` names, a line each, what of it is not as it was recorded; empty where all is. `reply_changed` says so of
+    the reply, which is None then.
     """
 
     row: TurnRow
@@ -153,6 +154,7 @@ class TurnView:
     error: HarnessError | None
     handed_over: HandedOverView | None = None
     changed: tuple[str, ...] = ()
+    reply_changed: bool = False
 
 
 @attrs.frozen
@@ -185,7 +187,16 @@ def attested(row: TurnRow, entries: Sequence[EntryRow]) -> TurnRow:
         # Somebody who changes an entry may leave fields that no version of ours wrote.
         return attrs.evolve(row, changed=True)
     recorded = TurnRow(
-        row.seq, sent.turn, sent.at, says.session, says.agent, says.harness, says.kind, status, says.steers, says.plugins
+        seq=row.seq,
+        turn=sent.turn,
+        at=sent.at,
+        session=says.session,
+        agent=says.agent,
+        harness=says.harness,
+        kind=says.kind,
+        status=status,
+        steers=says.steers,
+        plugins=says.plugins,
     )
     if row == recorded and all(each.intact for each in entries):
         return row
@@ -198,6 +209,7 @@ def view(row: TurnRow, entries: Sequence[EntryRow], steers: tuple[TurnView, ...]
     fields = json.loads(sent.fields)
     sections = tuple(_section(each, sent) for each in fields["sections"])
     plugins = sent.text(fields["plugins"])
+    reply_changed = False
     ended_at = reply = usage = error = outcome = None
     compacted = []
     for entry in entries[1:]:
@@ -205,6 +217,7 @@ def view(row: TurnRow, entries: Sequence[EntryRow], steers: tuple[TurnView, ...]
         match entry.kind:
             case "turn_ended":
                 ended_at, reply = entry.at, entry.text(later["reply"])
+                reply_changed = entry.lost(later["reply"]) == "changed"
                 usage = None if later["usage"] is None else Usage(**later["usage"])
                 error = None if later["error"] is None else _error(later["error"], entry)
             case "steer_settled":
@@ -235,6 +248,7 @@ def view(row: TurnRow, entries: Sequence[EntryRow], steers: tuple[TurnView, ...]
         error=error,
         handed_over=_handed_over(fields.get("handed_over"), sent),
         changed=tuple(_changed(row, entries)),
+        reply_changed=reply_changed,
     )
 
 

@@ -10,26 +10,33 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import Any
+from difflib import get_close_matches
+from time import monotonic, sleep
+from typing import Any, Final
 
 import attrs
 
-from buzz_host.ledger import LedgerError, mirrored_head, queries
+from buzz_host.agents.catalogue import AgentCatalogue, UnknownAgent
+from buzz_host.ledger import Head, LedgerError, mirrored_head, queries
 from buzz_host.ledger.append import checked_hash
 from buzz_host.ledger.queries import PAGE_TURNS
 from buzz_host.ledger.search import PAGE_FINDS, Find, index, search, unindexed
 from buzz_host.ledger.verify import Break, verify
 from buzz_host.ledger.views import FaultView, HandedOverView, LeftOutView, PluginRow, SectionView, TurnRow, TurnView
-from buzz_host.sessions.events import EVENT_VERSION, outcome_json
+from buzz_host.sessions.events import EVENT_VERSION, moment_json, outcome_json
 from buzz_host.sessions.roster import UnknownSession, find
 from buzz_host.settings import Home, HomeError
-from buzz_host.store import Store, StoreError, read_only
+from buzz_host.store import Store, StoreDamaged, StoreError, read_only
+
+# A mirror is written when the store has been idle, at the latest a second after the entry.
+MIRROR_DEADLINE_S: Final = 2.0
+INDEXING_PAUSE_MAX_S: Final = 0.05
 
 
 @attrs.frozen
 class Verdict:
     """What became of one instruction in one turn: admitted, with the size and hash of what was sent, or left out, with
-    the reason (INS-11)."""
+    the reason (INS-11). `changed` says that the text of it was changed since it was recorded."""
 
     plugin: str
     id: str
@@ -38,15 +45,18 @@ class Verdict:
     sha256: str | None = None
     reason: str | None = None
     detail: str | None = None
+    changed: bool = False
 
 
 @attrs.frozen
 class Verification:
-    """What `verify` went through: the number of entries, the newest one's hash, and how many breaks it met."""
+    """What `verify` went through: the number of entries, the newest one's hash, and how many breaks it met; `follows`
+    counts those beside them that are consequences."""
 
     entries: int
     head: str | None
     breaks: int
+    follows: int = 0
 
 
 class Audit:
@@ -60,9 +70,11 @@ class Audit:
     ) -> tuple[TurnRow, ...]:
         """The newest turns and steers, newest first; of one agent or session (an id, or the beginning of one).
 
-        Raises `UnknownSession` where no session, or more than one, is meant.
+        Raises `UnknownSession` where no session, or more than one, is meant, `UnknownAgent` for an agent that no
+        turn was of and that this home does not define.
         """
         with self._reading() as connection:
+            self._know_agent(connection, agent)
             if connection is None:
                 if session is not None:
                     raise UnknownSession(f"no session is called '{session}': this home has no turns yet")
@@ -80,9 +92,10 @@ class Audit:
     def plugin(self, name: str, *, agent: str | None = None, limit: int = PAGE_TURNS) -> tuple[PluginRow, ...]:
         """For each turn that names the plugin, newest first, what it told the agent or why not.
 
-        Raises `LedgerError` where no turn names it.
+        Raises `LedgerError` where no turn names it, `UnknownAgent` as `turns` does.
         """
         with self._reading() as connection:
+            self._know_agent(connection, agent)
             if connection is None:
                 raise LedgerError(f"no turn names a plugin {name!r}: this home has no turns yet")
             return queries.plugin(connection, name, agent=agent, limit=limit)
@@ -92,12 +105,11 @@ class Audit:
 
         Raises `LedgerError` where `words` hold nothing to search for.
         """
-        if not self._home.database.exists():
+        if not self._has_ledger():
             return ()
         try:
             with Store.open(self._home) as store:
-                while store.write_sync(index):
-                    pass
+                _index_all(store)
                 with store.read() as connection:
                     return search(connection, words, limit=limit)
         except (HomeError, StoreError):
@@ -113,32 +125,82 @@ class Audit:
     def verify(self, head: str | None, report: Callable[[Break], None]) -> Verification:
         """Go through the whole ledger and `report` each break as it is met.
 
-        `head` is one that was noted earlier. Raises `LedgerError` where it cannot be one.
+        `head` is one that was noted earlier. Raises `LedgerError` where it cannot be one; what is wrong with the files
+        of the home is a break.
         """
         wanted = None if head is None else checked_hash(head)
-        breaks = 0
+        breaks = follows = 0
 
         def met(found: Break) -> None:
-            nonlocal breaks
-            breaks += 1
+            nonlocal breaks, follows
+            breaks, follows = (breaks, follows + 1) if found.follows else (breaks + 1, follows)
             report(found)
 
-        mirrored = mirrored_head(self._home.head)
-        with self._reading() as connection:
-            if connection is None:
-                # A head is a promise that there was a ledger.
-                expected = wanted or (mirrored.hash if mirrored else None)
-                if expected is not None:
-                    met(Break(None, "the database", f"a ledger with the entry {expected}", f"no {self._home.database}"))
-                return Verification(0, None, breaks)
-            for found in verify(connection, wanted, mirrored):
-                met(found)
-            entries, newest = _extent(connection)
-        return Verification(entries, newest, breaks)
+        entries, newest = 0, None
+        mirrored, fault = self._mirrored()
+        if fault:
+            met(Break(None, "the mirrored head", "a number and 64 hexadecimal digits", fault))
+        try:
+            with self._reading() as connection:
+                if connection is None:
+                    # A head is a promise that there was a ledger.
+                    expected = wanted or (mirrored.hash if mirrored else None)
+                    if expected is not None:
+                        none = f"no entry in {self._home.database}, which is missing or empty"
+                        met(Break(None, "the database", f"a ledger with the entry {expected}", none))
+                    return Verification(0, None, breaks, follows)
+                for found in verify(connection, wanted, mirrored):
+                    met(found)
+                entries, newest = _extent(connection)
+        except StoreDamaged as error:
+            met(Break(None, "the database file", "a sound file", str(error)))
+        if entries and mirrored is None and not fault and not self._mirror_comes():
+            met(
+                Break(
+                    None,
+                    "the mirrored head",
+                    f"{self._home.head}, which holds the newest entry's number and hash",
+                    "none, so that entries may have been cut off at the end unseen",
+                )
+            )
+        return Verification(entries, newest, breaks, follows)
+
+    def _mirrored(self) -> tuple[Head | None, str]:
+        """The mirrored head, or what is wrong with it."""
+        try:
+            return mirrored_head(self._home.head), ""
+        except LedgerError as error:
+            return None, str(error)
+
+    def _mirror_comes(self) -> bool:
+        """Whether the mirror is there after all: it is written a moment after the first entry."""
+        until = monotonic() + MIRROR_DEADLINE_S
+        while self._mirrored() == (None, ""):
+            if monotonic() > until:
+                return False
+            sleep(INDEXING_PAUSE_MAX_S)
+        return True
+
+    def _know_agent(self, connection: sqlite3.Connection | None, agent: str | None) -> None:
+        if agent is None:
+            return
+        told = () if connection is None else queries.agents(connection)
+        catalogue = AgentCatalogue.load(self._home)
+        known = {*told, *catalogue.names, *(each.note.path.stem for each in catalogue.faults)}
+        if agent not in known:
+            near = get_close_matches(agent, sorted(known), n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            names = ", ".join(sorted(known))
+            raise UnknownAgent(f"no agent is called {agent!r}, and no turn was of one; {hint}The agents are: {names}")
+
+    def _has_ledger(self) -> bool:
+        # An empty file is none, and must not become one because somebody asks.
+        path = self._home.database
+        return path.exists() and path.stat().st_size > 0
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection | None]:
-        if not self._home.database.exists():
+        if not self._has_ledger():
             yield None
             return
         with ExitStack() as stack:
@@ -154,11 +216,14 @@ class Audit:
 def verdicts(turn: TurnView) -> tuple[Verdict, ...]:
     """What became of each instruction in `turn`, by plugin and id."""
     rows = [
-        Verdict(each.plugin, each.id or "", True, each.bytes, each.sha256)
+        Verdict(each.plugin, each.id or "", True, each.bytes, each.sha256, changed=each.changed)
         for each in turn.sections
         if each.tag == "plugin-instructions" and each.plugin is not None
     ]
-    rows += [Verdict(each.plugin, each.id, False, reason=each.reason, detail=each.detail) for each in turn.left_out]
+    rows += [
+        Verdict(each.plugin, each.id, False, reason=each.reason, detail=each.detail, changed=each.changed)
+        for each in turn.left_out
+    ]
     return tuple(sorted(rows, key=lambda row: (row.plugin, row.id)))
 
 
@@ -168,7 +233,7 @@ def turn_json(turn: TurnView) -> dict[str, Any]:
     return {
         "v": EVENT_VERSION,
         "event": "turn",
-        "at": moment(row.at).isoformat(),
+        "at": at_json(row.at),
         "session": row.session,
         "turn": row.turn,
         "agent": row.agent,
@@ -181,14 +246,31 @@ def turn_json(turn: TurnView) -> dict[str, Any]:
         "status": row.status,
         **outcome_json(turn.reply, turn.usage, turn.error),
         **_handed_over_json(turn.handed_over),
+        **_changed_json(all_changed(turn)),
     }
+
+
+def all_changed(turn: TurnView) -> tuple[str, ...]:
+    """What of `turn`, and of the messages that joined it, is not as it was recorded, a line each."""
+    return turn.changed + tuple(line for steer in turn.steers for line in all_changed(steer))
+
+
+def verdict_json(row: Verdict) -> dict[str, Any]:
+    """One verdict."""
+    return _flagged({key: value for key, value in attrs.asdict(row).items() if key != "changed"}, row.changed)
+
+
+def find_json(find: Find) -> dict[str, Any]:
+    """One text that was found."""
+    found = {key: value for key, value in attrs.asdict(find).items() if key != "changed"}
+    return _flagged({**found, "at": at_json(find.at), "first_at": at_json(find.first_at)}, find.changed)
 
 
 def row_json(row: TurnRow) -> dict[str, Any]:
     """One row of a list of turns."""
-    return {
+    listed = {
         "turn": row.turn,
-        "at": moment(row.at).isoformat(),
+        "at": at_json(row.at),
         "session": row.session,
         "agent": row.agent,
         "harness": row.harness,
@@ -197,16 +279,27 @@ def row_json(row: TurnRow) -> dict[str, Any]:
         "steers": row.steers,
         "plugins": list(row.plugins),
     }
+    return _flagged(listed, row.changed)
 
 
 def plugin_json(row: PluginRow) -> dict[str, Any]:
     """What one plugin had to do with one turn."""
     return {
-        **{key: value for key, value in row_json(row.row).items() if key != "plugins"},
+        **{key: value for key, value in row_json(row.row).items() if key not in ("plugins", "changed")},
         "told": [section_json(each) for each in row.told],
         "left_out": [left_out_json(each) for each in row.left_out],
         "faults": [fault_json(each) for each in row.faults],
+        **_changed_json(row.changed),
     }
+
+
+def _changed_json(lines: tuple[str, ...]) -> dict[str, Any]:
+    return {"changed": list(lines)} if lines else {}
+
+
+def _flagged(values: dict[str, Any], changed: bool) -> dict[str, Any]:
+    # Only there where it says something: all else is the same object as that of an event.
+    return {**values, "changed": True} if changed else values
 
 
 def _handed_over_json(handed: HandedOverView | None) -> dict[str, Any]:
@@ -225,7 +318,7 @@ def _handed_over_json(handed: HandedOverView | None) -> dict[str, Any]:
 def section_json(section: SectionView) -> dict[str, Any]:
     """One section, with the keys of the event `turn_started`."""
     attributes = None if section.attributes is None else [list(pair) for pair in section.attributes]
-    return {
+    values = {
         "tag": section.tag,
         "attributes": attributes,
         "body": section.body,
@@ -234,21 +327,35 @@ def section_json(section: SectionView) -> dict[str, Any]:
         "bytes": section.bytes,
         "sha256": section.sha256,
     }
+    return _flagged(values, section.changed)
 
 
 def left_out_json(row: LeftOutView) -> dict[str, Any]:
     """One row that was left out."""
-    return {"plugin": row.plugin, "id": row.id, "reason": row.reason, "detail": row.detail}
+    return _flagged({"plugin": row.plugin, "id": row.id, "reason": row.reason, "detail": row.detail}, row.changed)
 
 
 def fault_json(fault: FaultView) -> dict[str, Any]:
     """One fault of a plugin."""
-    return {"plugin": fault.plugin, "phase": fault.phase, "message": fault.message}
+    return _flagged({"plugin": fault.plugin, "phase": fault.phase, "message": fault.message}, fault.changed)
 
 
-def moment(at: str) -> datetime:
-    """The time of an entry."""
-    return datetime.fromisoformat(at)
+def at_json(at: str) -> str:
+    """The time of an entry as every event writes it; as it stands there where somebody made it no time."""
+    try:
+        return moment_json(datetime.fromisoformat(at))
+    except ValueError:
+        return at
+
+
+def _index_all(store: Store) -> None:
+    more = True
+    while more:
+        started = monotonic()
+        more = store.write_sync(index)
+        # Other processes poll for the lock: they get as much of the time as the index does.
+        if more:
+            sleep(min(monotonic() - started, INDEXING_PAUSE_MAX_S))
 
 
 def _extent(connection: sqlite3.Connection) -> tuple[int, str | None]:

@@ -7,7 +7,7 @@ become these once they stand in the ledger.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
@@ -15,7 +15,15 @@ from buzz_author import events as native
 from buzz_author.events import SteerOutcome, TurnStatus, Usage
 from buzz_author.harness import HarnessError
 from buzz_author.json_values import JsonObject
-from buzz_host.sessions.turn_text import EVENT_VERSION, Event, Preview, SectionRow, TurnText, section_rows
+from buzz_host.sessions.turn_text import (
+    EVENT_VERSION,
+    Event,
+    Preview,
+    SectionRow,
+    TurnText,
+    moment_json,
+    section_rows,
+)
 
 __all__ = [
     "EVENT_VERSION",
@@ -27,6 +35,7 @@ __all__ = [
     "Retrying",
     "SectionRow",
     "SessionEnded",
+    "SessionEvent",
     "SteerSettled",
     "TextDelta",
     "ToolCall",
@@ -36,6 +45,7 @@ __all__ = [
     "TurnText",
     "error_json",
     "from_native",
+    "moment_json",
     "outcome_json",
     "section_rows",
 ]
@@ -45,14 +55,14 @@ __all__ = [
 class TurnStarted(TurnText):
     """The turn stands in the ledger and is on its way to the program."""
 
-    event = "turn_started"
+    event: ClassVar[Literal["turn_started"]] = "turn_started"
 
 
 @attrs.frozen(kw_only=True)
 class TextDelta(Event):
     """A piece of the reply."""
 
-    event = "text_delta"
+    event: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
 
     def fields(self) -> dict[str, Any]:
@@ -63,7 +73,7 @@ class TextDelta(Event):
 class ToolCall(Event):
     """The model calls a tool; `plugin` is None for one of the program's own."""
 
-    event = "tool_call"
+    event: ClassVar[Literal["tool_call"]] = "tool_call"
     call: str
     name: str
     plugin: str | None
@@ -77,7 +87,7 @@ class ToolCall(Event):
 class ToolResult(Event):
     """A tool answered with so many bytes."""
 
-    event = "tool_result"
+    event: ClassVar[Literal["tool_result"]] = "tool_result"
     call: str
     is_error: bool
     bytes: int
@@ -90,7 +100,7 @@ class ToolResult(Event):
 class Retrying(Event):
     """The program asks its model again; `attempt` counts from 1."""
 
-    event = "retrying"
+    event: ClassVar[Literal["retrying"]] = "retrying"
     attempt: int
     error: HarnessError
 
@@ -102,7 +112,7 @@ class Retrying(Event):
 class SteerSettled(Event):
     """How a steered message went; a `returned` one follows as the next turn."""
 
-    event = "steer_settled"
+    event: ClassVar[Literal["steer_settled"]] = "steer_settled"
     steer: str
     outcome: SteerOutcome
 
@@ -114,7 +124,7 @@ class SteerSettled(Event):
 class PermissionRequested(Event):
     """The program waits for a person's yes or no."""
 
-    event = "permission_requested"
+    event: ClassVar[Literal["permission_requested"]] = "permission_requested"
     request: str
     tool: str
     arguments: JsonObject
@@ -133,7 +143,7 @@ class PermissionRequested(Event):
 class QuestionAsked(Event):
     """The program waits for a person's answer."""
 
-    event = "question_asked"
+    event: ClassVar[Literal["question_asked"]] = "question_asked"
     request: str
     questions: tuple[JsonObject, ...]
 
@@ -145,14 +155,14 @@ class QuestionAsked(Event):
 class Compacted(Event):
     """The program replaced its history by a summary."""
 
-    event = "compacted"
+    event: ClassVar[Literal["compacted"]] = "compacted"
 
 
 @attrs.frozen(kw_only=True)
 class TurnCompleted(Event):
     """The turn is over."""
 
-    event = "turn_completed"
+    event: ClassVar[Literal["turn_completed"]] = "turn_completed"
     status: TurnStatus
     reply: str
     usage: Usage | None
@@ -166,11 +176,27 @@ class TurnCompleted(Event):
 class SessionEnded(Event):
     """The program is gone; `error` says why, unless it was asked to go."""
 
-    event = "session_ended"
+    event: ClassVar[Literal["session_ended"]] = "session_ended"
     error: HarnessError | None
 
     def fields(self) -> dict[str, Any]:
         return {"error": error_json(self.error)}
+
+
+# What a session's stream yields: a checker knows from `event.event == "…"` which of these it is, and its fields.
+SessionEvent: TypeAlias = (
+    TurnStarted
+    | TextDelta
+    | ToolCall
+    | ToolResult
+    | Retrying
+    | SteerSettled
+    | PermissionRequested
+    | QuestionAsked
+    | Compacted
+    | TurnCompleted
+    | SessionEnded
+)
 
 
 def outcome_json(reply: str | None, usage: Usage | None, error: HarnessError | None) -> dict[str, Any]:
@@ -185,7 +211,7 @@ def error_json(error: HarnessError | None) -> dict[str, Any] | None:
     return {"kind": error.kind, "status": error.status, "native": error.native, "retryable": error.retryable}
 
 
-def from_native(event: native.HarnessEvent, *, at: datetime, session: str) -> Event | None:
+def from_native(event: native.HarnessEvent, *, at: datetime, session: str) -> SessionEvent | None:
     """The event that listeners are told for one of a harness's; None for what only the host needs to know."""
     common: dict[str, Any] = {"at": at, "session": session, "turn": getattr(event, "turn", None)}
     match event:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
-from buzz_host.sessions.events import Event
+from buzz_host.sessions.events import Event, SessionEvent
 
 
-class EventStream(AsyncIterator[Event]):
+class EventStream(AsyncIterator[SessionEvent]):
     """Events in the order in which they happened, until the turn and all that was steered into it are at rest.
 
     Iterating raises what made the turn impossible, if something did. One reader at a time.
     """
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._events: asyncio.Queue[SessionEvent | None] = asyncio.Queue()
         self._error: BaseException | None = None
         self._ended = asyncio.Event()
 
@@ -26,7 +27,8 @@ class EventStream(AsyncIterator[Event]):
 
     def put(self, event: Event) -> None:
         """Add an event; for the session's actor."""
-        self._events.put_nowait(event)
+        # Every event of a session is one of these; the union is for those who read.
+        self._events.put_nowait(cast("SessionEvent", event))
 
     def end(self) -> None:
         """Say that nothing more will come; for the session's actor."""
@@ -44,7 +46,7 @@ class EventStream(AsyncIterator[Event]):
         """Wait until nothing more will come, reading nothing."""
         await self._ended.wait()
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> SessionEvent:
         if self.ended and self._events.empty():
             raise StopAsyncIteration
         event = await self._events.get()

@@ -5,8 +5,8 @@ Apart from the other events because a preview, which has to be quick, needs thes
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, ClassVar, Final
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, Literal
 
 import attrs
 
@@ -14,6 +14,11 @@ from buzz_author.errors import PluginFault
 from buzz_author.turns import LeftOut, Turn, TurnKind
 
 EVENT_VERSION: Final = 1
+
+
+def moment_json(at: datetime) -> str:
+    """`at` as every JSON of ours writes it: in UTC, to the microsecond, always of the same length."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 @attrs.frozen(kw_only=True)
@@ -30,7 +35,7 @@ class Event:
         return {
             "v": EVENT_VERSION,
             "event": self.event,
-            "at": self.at.isoformat(),
+            "at": moment_json(self.at),
             "session": self.session,
             "turn": self.turn,
             **self.fields(),
@@ -102,4 +107,4 @@ def section_rows(turn: Turn) -> tuple[SectionRow, ...]:
 class Preview(TurnText):
     """What the next turn would carry; nothing was started and nothing recorded."""
 
-    event = "preview"
+    event: ClassVar[Literal["preview"]] = "preview"

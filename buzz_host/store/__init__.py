@@ -5,9 +5,9 @@ together or not at all. What `Store.write` has answered is on disk (OPS-02, OPS-
 """
 
 from buzz_host.store.database import Store
-from buzz_host.store.errors import StoreClosed, StoreError
+from buzz_host.store.errors import StoreClosed, StoreDamaged, StoreError
 from buzz_host.store.reading import read_only
 from buzz_host.store.schema import MIGRATIONS, Migration
 from buzz_host.store.writer import Transaction
 
-__all__ = ["MIGRATIONS", "Migration", "Store", "StoreClosed", "StoreError", "Transaction", "read_only"]
+__all__ = ["MIGRATIONS", "Migration", "Store", "StoreClosed", "StoreDamaged", "StoreError", "Transaction", "read_only"]

@@ -17,6 +17,10 @@ class StoreError(BuzzError):
     """The database could not be used: a full disk, a damaged file, a folder that may not be written."""
 
 
+class StoreDamaged(StoreError):
+    """The database is no database, or not a sound one any more."""
+
+
 class StoreClosed(StoreError):
     """Something was to be written after the store was closed."""
 
@@ -43,4 +47,5 @@ def explained(error: BaseException, path: Path) -> StoreError | None:
     explanation = _EXPLANATIONS.get(code & _PRIMARY_CODE)
     if explanation is None:
         return None
-    return StoreError(f"{path}: {explanation} ({error.sqlite_errorname}: {' '.join(str(error).split())})")
+    kind = StoreDamaged if code & _PRIMARY_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) else StoreError
+    return kind(f"{path}: {explanation} ({error.sqlite_errorname}: {' '.join(str(error).split())})")

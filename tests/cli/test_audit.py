@@ -40,7 +40,7 @@ def test_turns_come_newest_first(buzz: Buzz, written: Home) -> None:
         ("7u12-0003", "dev", "unended"), ("7u12-0002", "main", "unended"), (TURN, "dev", "failed"),
     ]  # fmt: skip
     assert done.rows[2] == {
-        "turn": TURN, "at": "2026-01-02T03:05:05+00:00", "session": SESSION, "agent": "dev", "harness": "claude",
+        "turn": TURN, "at": "2026-01-02T03:05:05.000000+00:00", "session": SESSION, "agent": "dev", "harness": "claude",
         "kind": "message", "status": "failed", "steers": None, "plugins": ["freeze", "late", "off", "style-guide"],
     }  # fmt: skip
 
@@ -52,7 +52,6 @@ def test_turns_can_be_narrowed(buzz: Buzz, written: Home) -> None:
 
     assert turns("--agent", "main") == ["7u12-0002"]
     assert turns("--limit", "1") == ["7u12-0003"]
-    assert turns("--agent", "nobody") == []
 
 
 @pytest.mark.req("AUD-02")
@@ -191,6 +190,8 @@ def test_the_beginning_of_an_id_is_enough_where_it_is_the_only_one(buzz: Buzz, w
         (["show", "nothing"], "the ledger has no turn 'nothing'"),
         (["why", "nothing"], "the ledger has no turn 'nothing'"),
         (["plugin", "style-gide"], "no turn names a plugin 'style-gide': did you mean style-guide?"),
+        (["turns", "--agent", "deb"], "no agent is called 'deb', and no turn was of one; did you mean 'dev'?"),
+        (["plugin", "style-guide", "--agent", "deb"], "no agent is called 'deb', and no turn was of one; did you mean"),
         (["turns", "--session", "nothing"], "no session is called 'nothing'"),
         (["verify", "--head", "xyz"], "'xyz' is no head of a ledger: 64 hexadecimal digits are expected"),
     ],
@@ -205,6 +206,8 @@ def test_what_is_not_there_is_one_line(arguments: list[str], words: str, buzz: B
 def test_asking_a_home_without_turns_changes_nothing(buzz: Buzz, home: Path) -> None:
     assert buzz("audit", "turns").out == "no turns\n"
     assert buzz("audit", "turns", "--json").out == ""
+    assert buzz("audit", "turns", "--agent", "main").out == "no turns\n"
+    assert "no agent is called 'nobody'" in buzz("audit", "turns", "--agent", "nobody").err
     assert buzz("audit", "show", "x").code == buzz("audit", "plugin", "x").code == 2
     assert buzz("audit", "verify").out == "the ledger is whole: 0 entries, head none\n"
     assert not home.exists()
@@ -218,7 +221,7 @@ def test_verify_says_how_much_is_whole(buzz: Buzz, written: Home) -> None:
     assert found, done.out
     assert buzz("audit", "verify", "--head", found[1]).code == 0
     assert buzz("audit", "verify", "--json").rows == [
-        {"event": "verified", "entries": 5, "head": found[1], "breaks": 0}
+        {"event": "verified", "entries": 5, "head": found[1], "breaks": 0, "follows": 0}
     ]
 
 
@@ -242,7 +245,7 @@ def test_verify_names_each_break_and_fails(buzz: Buzz, written: Home) -> None:
 def test_verify_misses_a_head_that_was_noted(buzz: Buzz, written: Home) -> None:
     done = buzz("audit", "verify", "--head", "ab" * 32)
     assert done.code == 1
-    assert "the head: expected an entry" in done.out
+    assert "the noted head: no entry has the hash abab" in done.out
 
 
 @pytest.mark.req("AUD-03")
@@ -257,14 +260,158 @@ def test_verify_misses_a_database_that_is_gone(buzz: Buzz, written: Home) -> Non
 
 
 @pytest.mark.req("AUD-03")
+@pytest.mark.parametrize("content", [None, b"", b"garbage \xff", b"1 2 3"])
+def test_verify_misses_the_mirrored_head(content: bytes | None, buzz: Buzz, written: Home) -> None:
+    written.head.unlink()
+    if content is not None:
+        written.head.write_bytes(content)
+    done = buzz("audit", "verify")
+    assert (done.code, done.err) == (1, "")
+    assert "the mirrored head: expected " in done.out
+    assert re.search(r"^the ledger is broken in 1 place: 5 entries, head [0-9a-f]{64}$", done.out, re.MULTILINE)
+
+
+@pytest.mark.req("AUD-03")
+def test_verify_takes_an_emptied_database_for_one_that_is_gone_and_leaves_it_so(buzz: Buzz, written: Home) -> None:
+    for path in written.root.glob("state.db*"):
+        path.unlink()
+    written.database.touch()
+    done = buzz("audit", "verify")
+    assert done.code == 1
+    assert "the database: expected a ledger with the entry" in done.out
+    assert written.database.stat().st_size == 0
+
+
+@pytest.mark.req("AUD-03")
+@pytest.mark.parametrize("seq", [1, 2, 3, 5])
+def test_a_missing_entry_is_one_cause_and_its_consequences_are_counted(seq: int, buzz: Buzz, written: Home) -> None:
+    altered(written, f"DELETE FROM entries WHERE seq = {seq}")
+    done = buzz("audit", "verify")
+    assert done.code == 1
+    first, last = done.out.split("\n")[:-1]
+    assert ("the chain: " if seq < 5 else "the mirrored head: ") in first
+    told = re.match(r"the ledger is broken in 1 place, and in (\d+) more that follow from that: 4 entries", last)
+    assert told, last
+    *breaks, result = buzz("audit", "verify", "--json").rows
+    assert [each["follows"] for each in breaks] == [False] + [True] * int(told[1])
+    assert (result["breaks"], result["follows"]) == (1, int(told[1]))
+
+
+def altered(home: Home, *statements: str) -> None:
+    """Do behind the ledger's back what somebody with a database tool can do."""
+    connection = sqlite3.connect(home.database)
+    with connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+SWAPPED = "UPDATE bodies SET body = CAST(replace(CAST(body AS TEXT), 'Be brief', 'Be long') AS BLOB)"
+# What somebody does who knows what the columns are for; each makes the text another one.
+ALTERATIONS = {
+    "the text": SWAPPED,
+    "the text, as another type": "UPDATE bodies SET body = replace(CAST(body AS TEXT), 'Be brief', 'Be long')",
+    "the text and its hash": (
+        "UPDATE bodies SET body = CAST('Be long.' AS BLOB), sha256 = "
+        "x'90c0d0dde2a7f7dbbbf5e50de5f8e6c38a4cdeb3dcd5b8d0be42b5b0b6b0aa5c' WHERE body = CAST('Be brief.' AS BLOB)"
+    ),
+    "the salt": "UPDATE bodies SET salt = zeroblob(16)",
+    "the ids of the texts": "UPDATE entries SET bodies = replace(bodies, ',', '')",
+    "which text it is": (
+        "UPDATE bodies SET body = (SELECT body FROM bodies AS b WHERE b.id = 1), "
+        "salt = (SELECT salt FROM bodies AS b WHERE b.id = 1), "
+        "sha256 = (SELECT sha256 FROM bodies AS b WHERE b.id = 1) "
+        "WHERE body = CAST('Be brief.' AS BLOB)"
+    ),
+    "a field of the entry": "UPDATE entries SET fields = replace(fields, '\"anchored\":false', '\"anchored\":true')",
+}
+
+
+@pytest.mark.req("AUD-03", "AUD-02", "INS-11")
+@pytest.mark.parametrize("change", ALTERATIONS)
+def test_a_text_that_was_altered_is_never_shown_as_the_one_that_was_said(
+    change: str, buzz: Buzz, written: Home
+) -> None:
+    before = buzz("audit", "show", TURN, "--json").rows[0]["sections"][1]
+    altered(written, ALTERATIONS[change])
+    shown = buzz("audit", "show", TURN)
+    assert (shown.code, shown.err) == (1, "")
+    assert "Be long." not in shown.out
+    assert "was changed since it was recorded" in shown.out
+    done = buzz("audit", "show", TURN, "--json")
+    assert done.code == 1
+    (row,) = done.rows
+    section = row["sections"][1]
+    assert (row["text"], section["body"], section["changed"]) == (None, None, True)
+    assert section["sha256"] in (before["sha256"], None)
+    if change.startswith("the text") and "hash" not in change:
+        assert section["sha256"] == before["sha256"], "the hash that was recorded is known"
+    assert row["changed"]
+    assert all("changed since it was recorded" in line for line in row["changed"])
+    for arguments in (["why", TURN], ["plugin", "style-guide"]):
+        done = buzz("audit", *arguments)
+        assert (done.code, done.err) == (1, "")
+        assert "changed since" in done.out
+        assert "Be long." not in done.out
+        (*_, row) = buzz("audit", *arguments, "--json").rows
+        assert row["changed"]
+        assert "Be long." not in str(row)
+
+
+@pytest.mark.req("AUD-03", "AUD-02")
+@pytest.mark.parametrize("change", [each for each in ALTERATIONS if each != "which text it is"])
+def test_a_search_finds_an_altered_text_by_what_it_was_and_shows_none(change: str, buzz: Buzz, written: Home) -> None:
+    assert buzz("audit", "search", "brief").code == 0
+    altered(written, ALTERATIONS[change])
+    done = buzz("audit", "search", "brief")
+    assert (done.code, done.err) == (1, "")
+    assert "was changed since it was recorded" in done.out
+    assert "Be long" not in done.out
+    assert [(row["snippet"], row["changed"]) for row in buzz("audit", "search", "brief", "--json").rows] == [
+        (None, True)
+    ]
+    assert "Be long" not in buzz("audit", "search", "long").out
+
+
+@pytest.mark.req("AUD-03", "AUD-02")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE parties SET agent = agent || '2'",
+        "UPDATE turns SET session = 'other'",
+        "UPDATE turns SET status = 'completed' WHERE seq = 1",
+        "UPDATE entries SET at = '2026-01-02T03:05:06.000000Z' WHERE seq = 1",
+        "UPDATE entries SET at = 'yesterday' WHERE seq = 1",
+        "UPDATE entries SET fields = replace(fields, '\"failed\"', '\"completed\"') WHERE kind = 'turn_ended'",
+    ],
+)
+def test_an_altered_label_is_said_to_be_altered(change: str, buzz: Buzz, written: Home) -> None:
+    altered(written, change)
+    listed = buzz("audit", "turns")
+    assert (listed.code, listed.err) == (1, "")
+    assert "CHANGED since it was recorded" in listed.out
+    assert any(row.get("changed") for row in buzz("audit", "turns", "--json").rows)
+    for arguments in (["show", TURN], ["plugin", "style-guide"]):
+        done = buzz("audit", *arguments)
+        assert (done.code, done.err) == (1, "")
+        assert re.search(r"! (entry \d+ .* was changed|the index of turns says something else)", done.out)
+
+
+@pytest.mark.req("AUD-03")
 def test_a_damaged_database_is_told_in_lines(buzz: Buzz, written: Home) -> None:
     octets = bytearray(written.database.read_bytes())
     for place in range(4096, len(octets), 512):
         octets[place] ^= 0xFF
     written.database.write_bytes(bytes(octets))
     done = buzz("audit", "verify")
-    assert done.code in (1, 2), done
-    assert "Traceback" not in done.err + done.out
+    assert (done.code, done.err) == (1, "")
+    assert "the database file: expected a sound file" in done.out
+    assert "the ledger is broken in " in done.out
+    written.database.write_bytes(b"no database " * 1000)
+    done = buzz("audit", "verify", "--json")
+    assert (done.code, done.err) == (1, "")
+    assert done.rows[-1] == {"event": "verified", "entries": 0, "head": None, "breaks": 1, "follows": 0}
+    assert buzz("audit", "show", TURN).code == 2
 
 
 @pytest.mark.req("SEC-04")
@@ -292,7 +439,12 @@ def test_a_text_that_is_gone_is_said_to_be_gone(buzz: Buzz, written: Home) -> No
     with connection:
         connection.execute("DELETE FROM bodies WHERE body IN (CAST('Be brief.' AS BLOB), CAST('half a reply' AS BLOB))")
     connection.close()
-    (row,) = buzz("audit", "show", TURN, "--json").rows
+    done = buzz("audit", "show", TURN, "--json")
+    assert done.code == 1
+    (row,) = done.rows
+    assert row["changed"] == [
+        "entry 1 (turn_sent): the text sections[1].text is gone", "entry 3 (turn_ended): the text reply is gone",
+    ]  # fmt: skip
     assert (row["text"], row["sections"][1]["body"], row["sections"][1]["sha256"], row["reply"]) == (
         None,
         None,

@@ -252,7 +252,7 @@ def test_a_cut_tail_is_found_by_the_mirrored_head_and_by_a_head_kept_elsewhere(w
             connection.execute(
                 "UPDATE turns SET status = 'unended', ended = NULL WHERE ended NOT IN (SELECT seq FROM entries)"
             )
-            assert {(head.seq, "the mirrored head"), (None, "the head")} <= set(
+            assert {(head.seq, "the mirrored head"), (None, "the noted head")} <= set(
                 says(found(connection, mirrored=head, head=head.hash))
             )
 
@@ -263,7 +263,7 @@ def test_a_mirror_that_lags_is_an_ancestor_and_a_foreign_one_is_not(whole: Home,
         seq, made = connection.execute("SELECT seq, hash FROM entries WHERE seq = 4").fetchone()
         assert found(connection, mirrored=Head(seq, made.hex()), head=made.hex()) == []
         assert says(found(connection, mirrored=Head(5, made.hex()))) == [(5, "the mirrored head")]
-        assert says(found(connection, head="ab" * 32)) == [(None, "the head")]
+        assert says(found(connection, head="ab" * 32)) == [(None, "the noted head")]
         assert says(found(connection, mirrored=Head(0, made.hex()))) == [(0, "the mirrored head")]
         with pytest.raises(LedgerError, match="is no head of a ledger"):
             found(connection, head="abc")
@@ -279,7 +279,7 @@ def test_a_chain_that_was_written_anew_passes_alone_but_not_against_a_head_from_
         store.write_sync(lambda tx: record_turn(tx, turn_record(1)))
         with store.read() as connection:
             assert found(connection) == []
-            assert says(found(connection, head=head.hash)) == [(None, "the head")]
+            assert says(found(connection, head=head.hash)) == [(None, "the noted head")]
 
 
 @pytest.mark.req("AUD-03")
