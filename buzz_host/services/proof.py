@@ -111,7 +111,7 @@ def _matched(turns: Sequence[TurnView], requests: Sequence[RecordedRequest]) -> 
     proofs = []
     for number, (turn, text) in enumerate(zip(turns, kept, strict=True)):
         if text is None:
-            lost = "; ".join(turn.changed) or "its text is gone from the ledger"
+            lost = "in the ledger: " + ("; ".join(turn.changed) or "its text is gone")
             proofs.append(TurnProof(turn.row.turn, b"", b"", None, lost))
         elif number in equal:
             n, octets = received[equal[number]]

@@ -118,8 +118,8 @@ def test_one_byte_of_the_ledger_and_the_proof_fails(copied: tuple[Path, Path]) -
     connection.close()
     proof = prove(record, database)
     assert not proof.holds
-    assert "the ledger has 'british" in proof.turns[0].difference
-    assert "has 'British" in proof.turns[0].difference
+    assert "in the ledger: entry 1 (turn_sent): the text sections[" in proof.turns[0].difference
+    assert "was changed since it was recorded" in proof.turns[0].difference
     assert proof.turns[1].holds, "the other turn did not carry it"
 
 
@@ -141,7 +141,7 @@ def test_the_command_fails_when_a_byte_was_changed(monkeypatch: pytest.MonkeyPat
     done = CliRunner().invoke(group, ["demo"])
     assert done.exit_code == 1
     assert "✓ turn 1 is equal to the byte" in done.stdout
-    assert "✗ turn 2 differs at byte " in done.stdout
+    assert "✗ turn 2 differs in the ledger: entry " in done.stdout
     assert done.stderr.endswith("buzz: what was sent is NOT what the ledger says\n")
 
 
