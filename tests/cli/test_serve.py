@@ -138,16 +138,21 @@ def test_of_two_that_start_at_once_exactly_one_serves(environment: dict[str, str
             )
             for _ in range(2)
         ]
-        wait_until(lambda: any(each.poll() is not None for each in both), "one of them is refused")  # noqa: B023
-        refused, serves = sorted(both, key=lambda each: each.poll() is None)
-        _, err = refused.communicate(timeout=DEADLINE_S)
-        assert refused.returncode == 2
-        assert f"process {serves.pid} is its running host already" in err.decode()
-        assert serves.stdout is not None
-        assert json.loads(serves.stdout.readline())["pid"] == serves.pid
-        serves.terminate()
-        assert serves.communicate(timeout=DEADLINE_S)[1] == b""
-        assert serves.returncode == 0
+        try:
+            wait_until(lambda: any(each.poll() is not None for each in both), "one of them is refused")  # noqa: B023
+            refused, serves = sorted(both, key=lambda each: each.poll() is None)
+            _, err = refused.communicate(timeout=DEADLINE_S)
+            assert refused.returncode == 2
+            assert f"process {serves.pid} is its running host already" in err.decode()
+            assert serves.stdout is not None
+            assert json.loads(serves.stdout.readline())["pid"] == serves.pid
+            serves.terminate()
+            assert serves.communicate(timeout=DEADLINE_S)[1] == b""
+            assert serves.returncode == 0
+        finally:
+            for each in both:
+                each.kill()
+                each.communicate()
 
 
 @pytest.mark.req("OPS-03")
