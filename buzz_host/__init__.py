@@ -1,6 +1,7 @@
-"""The host: finds plugins, composes turns, drives harnesses, keeps the ledger. People's code needs `Host` alone.
+"""The host: finds plugins, composes turns, drives harnesses, keeps the ledger.
 
-`Host` is imported on first use: the command line's help must not pay for it.
+People's code needs `Host`, and the classes of the events that a session yields. Each is imported on first use: the
+command line's help must not pay for them.
 """
 
 from __future__ import annotations
@@ -9,16 +10,54 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from buzz_host.services.host import Host
+    from buzz_host.sessions.events import (
+        Compacted,
+        Event,
+        PermissionRequested,
+        Preview,
+        QuestionAsked,
+        Retrying,
+        SectionRow,
+        SessionEnded,
+        SessionEvent,
+        SteerSettled,
+        TextDelta,
+        ToolCall,
+        ToolResult,
+        TurnCompleted,
+        TurnStarted,
+    )
+    from buzz_host.sessions.lease import SessionInUse
 
-__all__ = ["VERSION", "Host"]
+__all__ = [
+    "VERSION",
+    "Compacted",
+    "Event",
+    "Host",
+    "PermissionRequested",
+    "Preview",
+    "QuestionAsked",
+    "Retrying",
+    "SectionRow",
+    "SessionEnded",
+    "SessionEvent",
+    "SessionInUse",
+    "SteerSettled",
+    "TextDelta",
+    "ToolCall",
+    "ToolResult",
+    "TurnCompleted",
+    "TurnStarted",
+]
 
 # The version that `pyproject.toml` says; read from there it would cost more than a command that asks a running host.
 VERSION: Final = "0.1.0"
+_MODULES: Final = {"Host": "services.host", "SessionInUse": "sessions.lease"}
 
 
 def __getattr__(name: str) -> object:
-    if name != "Host":
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from buzz_host.services.host import Host
+    from importlib import import_module
 
-    return Host
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'sessions.events')}"), name)
