@@ -4,10 +4,10 @@ A turn is read by a model that trusts its sections, so no text may open or close
 pure functions that see to it; `buzz_author.sections.section` is their only caller on the way into a turn.
 
 A *section tag* is `<` or one of its compatibility forms `＜` and `﹤`, then any white space and slashes, then a name of
-the closed list that no further letter, digit, `-`, `_`, `.` or `:` follows. The name counts in any case, in compatibility letters
-(full-width, mathematical, circled), with accents, and with any other dash for `-`; characters that show nothing count
-as absent wherever they stand. What comes after the name does not matter. Letters of another script that merely look
-alike are not covered.
+the closed list that no further letter, digit, `-`, `_`, `.` or `:` follows. The name counts in any case, in
+compatibility letters (full-width, mathematical, circled), with accents, and with any other dash for `-`; characters
+that show nothing count as absent wherever they stand. What comes after the name does not matter. Letters of another
+script that merely look alike are not covered.
 """
 
 from __future__ import annotations

@@ -16,11 +16,14 @@ import attrs
 
 from buzz_author.errors import BuzzError
 from buzz_author.json_values import JsonObject, JsonValue
+from buzz_host.settings.files import read_bounded
 from buzz_host.settings.home import Home
 from buzz_host.settings.toml_words import KeyPath, broken, dotted, found, unknown_keys
 
 FILE_NAME: Final = "buzz.toml"
 DEFAULT_AGENT: Final = "main"
+# Far more than a person writes; a file that grew by mistake must not cost every turn its reading.
+FILE_MAX_BYTES: Final = 1024 * 1024
 
 Signature: TypeAlias = tuple[int, int, int, int] | None
 
@@ -126,13 +129,18 @@ def signature(home: Home) -> Signature:
 
 
 def read_text(home: Home) -> str:
-    """The text of `buzz.toml`, without a byte-order mark; empty where there is no file."""
+    """The text of `buzz.toml`, without a byte-order mark; empty where there is no file.
+
+    Raises `SettingsError` for what is no regular file, is larger than `FILE_MAX_BYTES`, or is not UTF-8.
+    """
     try:
-        return home.config.read_bytes().decode("utf-8-sig")
+        return read_bounded(home.config, FILE_MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
         raise SettingsError(f"{home.config}: is not UTF-8 (byte {error.start}): save it as UTF-8") from None
+    except ValueError as error:
+        raise SettingsError(f"{home.config}: {error}: put a file of settings in its place") from None
     except OSError as error:
         raise SettingsError(f"{home.config}: cannot be read ({error.strerror})") from None
 

@@ -40,8 +40,16 @@ class Home:
         chosen = path if path is not None else Path(named) if named else Path("~/.buzz")
         try:
             root = chosen.expanduser().absolute()
+            str(root).encode("utf-8")
         except RuntimeError:
             raise HomeError(f"{chosen}: this account has no home folder; set {HOME_VARIABLE} to a folder") from None
+        except FileNotFoundError:
+            raise HomeError(
+                f"{chosen}: is relative, and the folder that this command runs in is gone: give the whole path"
+            ) from None
+        except UnicodeEncodeError:
+            # The programs that we drive cannot name such a folder, and would write elsewhere.
+            raise HomeError(f"{chosen}: the path of a home must be UTF-8: name another folder") from None
         home = cls(root)
         home._must_be_a_folder(root)
         return home
@@ -129,6 +137,11 @@ class Home:
                 "folder on a local disk"
             )
         if not os.access(root, os.W_OK | os.X_OK):
+            if os.statvfs(root).f_flag & os.ST_RDONLY:
+                raise HomeError(
+                    f"{root}: is on a file system that is mounted read-only: mount it for writing, or set "
+                    f"{HOME_VARIABLE} to another folder"
+                )
             raise HomeError(f"{root}: this folder may not be written: change its owner or mode, or set {HOME_VARIABLE}")
         return root
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buzz_host.settings import AgentSettings, Home, Settings, SettingsError, signature
+from buzz_host.settings import AgentSettings, Home, Settings, SettingsError, edit, signature
 
 EVERYTHING = """
 default_agent = "dev"
@@ -166,3 +167,31 @@ def test_the_signature_changes_with_the_file_and_only_with_it(tmp_path: Path) ->
     os.utime(fresh, ns=(home.config.stat().st_atime_ns, home.config.stat().st_mtime_ns))
     fresh.replace(home.config)
     assert len({empty, first, signature(home)}) == 3, "even where size and time are the same, the file is another"
+
+
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("kind", ["pipe", "device", "large"])
+def test_only_a_regular_file_of_bounded_size_is_read(tmp_path: Path, kind: str) -> None:
+    home = Home.resolve(tmp_path)
+    if kind == "pipe":
+        os.mkfifo(home.config)
+    elif kind == "device":
+        home.config.symlink_to("/dev/zero")
+    else:
+        home.config.write_bytes(b"# " + b"x" * 1024 * 1024)
+    line = "is larger than 1024 KiB" if kind == "large" else "is no regular file"
+    with pytest.raises(SettingsError, match=f"^{re.escape(str(home.config))}: {line}: put a file of settings") as said:
+        Settings.read(home)
+    assert "\n" not in str(said.value)
+    if kind != "device":
+        with pytest.raises(SettingsError, match=line):
+            edit(home, lambda change: change.add(("disabled_tool_plugins",), "a"))
+
+
+@pytest.mark.req("OPS-01")
+def test_a_link_to_a_regular_file_is_read(tmp_path: Path) -> None:
+    home = Home.resolve(tmp_path / "home")
+    home.folder()
+    (tmp_path / "mine.toml").write_text('default_agent = "dev"', encoding="utf-8")
+    home.config.symlink_to(tmp_path / "mine.toml")
+    assert Settings.read(home).default_agent == "dev"

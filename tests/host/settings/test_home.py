@@ -100,3 +100,21 @@ def test_a_home_that_may_not_be_written_is_one_clear_line(tmp_path: Path) -> Non
 def test_a_home_on_a_path_of_200_characters_works(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100) / ("y" * 100)
     assert Home.resolve(long).folder(Path("data")).is_dir()
+
+
+@pytest.mark.req("OPS-01")
+def test_a_home_that_no_program_could_name_is_refused_and_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(HomeError, match="must be UTF-8"):
+        Home.resolve(tmp_path / os.fsdecode(b"home\xff"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.req("OPS-01")
+def test_a_relative_home_in_a_folder_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(HomeError, match=r"^home: is relative, and the folder .* is gone: give the whole path$"):
+        Home.resolve(Path("home"))
+    assert Home.resolve(tmp_path / "home").root == tmp_path / "home"
