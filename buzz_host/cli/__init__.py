@@ -135,8 +135,12 @@ def main() -> None:
     """The console script `buzz`."""
     # Collections of young objects take a tenth of the time of a command that mostly imports; later they hardly matter.
     gc.set_threshold(IMPORTING_GC_THRESHOLD)
+    from buzz_host.cli.streams import guard_streams
+
+    others = guard_streams()
     try:
         buzz.main()
     finally:
+        others.finish()
         # What is left goes with the process; the interpreter would look through all of it once more, for 20 ms.
         gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from buzz_host.cli.options import home_path
@@ -12,9 +13,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def ask(call: HostCall[T] | HomeCall[T]) -> T:
-    """The answer to `call`. Raises `BuzzError` in one line."""
+def ask(call: HostCall[T] | HomeCall[T], plugins: Sequence[str] = ()) -> T:
+    """The answer to `call`, with further `plugins` of this command. Raises `BuzzError` in one line."""
     from buzz_host.services.connect import connect
 
-    with connect(home_path()) as services:
+    with connect(home_path(), plugins) as services:
         return services.ask(call)

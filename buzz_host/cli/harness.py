@@ -8,7 +8,7 @@ import click
 
 from buzz_host.cli.asking import ask
 from buzz_host.cli.harness_doctor import doctor
-from buzz_host.cli.options import home_option, json_option
+from buzz_host.cli.options import home_option, json_option, plugin_option
 from buzz_host.cli.output import note, print_json
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ harness.add_command(doctor)
 
 
 @harness.command("list")
+@plugin_option
 @json_option
 @home_option
-def list_harnesses(as_json: bool) -> None:
+def list_harnesses(plugins: tuple[str, ...], as_json: bool) -> None:
     """Which programs are here, at which version, and what they carry."""
     from buzz_host.services.calls import ListHarnesses
 
-    found = ask(ListHarnesses())
+    found = ask(ListHarnesses(), plugins)
     if as_json:
         for view in found.views:
             print_json(_row(view))

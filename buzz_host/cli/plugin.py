@@ -9,7 +9,7 @@ import click
 from buzz_host.cli import plugin_installing, plugin_writing
 from buzz_host.cli.asking import ask
 from buzz_host.cli.attached import keep_sets
-from buzz_host.cli.options import home_option, json_option
+from buzz_host.cli.options import home_option, json_option, plugin_option
 from buzz_host.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -50,13 +50,14 @@ def keep_attached(ctx: click.Context, /, *_: object, **__: object) -> None:
 
 @plugin.command("list")
 @for_agent
+@plugin_option
 @json_option
 @home_option
-def list_plugins(agent: str | None, as_json: bool) -> None:
+def list_plugins(agent: str | None, plugins: tuple[str, ...], as_json: bool) -> None:
     """All plugins, and what the next turn makes of them."""
     from buzz_host.services.calls import ListPlugins
 
-    views = ask(ListPlugins(agent=agent))
+    views = ask(ListPlugins(agent=agent), plugins)
     if as_json:
         for view in views:
             print_json(_summary(view))
@@ -84,13 +85,14 @@ def list_plugins(agent: str | None, as_json: bool) -> None:
 @plugin.command()
 @click.argument("name")
 @for_agent
+@plugin_option
 @json_option
 @home_option
-def info(name: str, agent: str | None, as_json: bool) -> None:
+def info(name: str, agent: str | None, plugins: tuple[str, ...], as_json: bool) -> None:
     """Everything about one plugin."""
     from buzz_host.services.calls import ShowPlugin
 
-    view = ask(ShowPlugin(plugin=name, agent=agent))
+    view = ask(ShowPlugin(plugin=name, agent=agent), plugins)
     if as_json:
         print_json({**_summary(view), **_details(view)})
         return
@@ -120,13 +122,14 @@ def disable(ctx: click.Context, name: str, agent: str | None, as_json: bool) -> 
 
 
 @plugin.command()
+@plugin_option
 @json_option
 @home_option
-def errors(as_json: bool) -> None:
-    """What is wrong with plugins now: finding, loading, starting."""
+def errors(plugins: tuple[str, ...], as_json: bool) -> None:
+    """What is wrong with plugins now, and with the files that agents and settings stand in."""
     from buzz_host.services.calls import PluginErrors
 
-    found = ask(PluginErrors())
+    found = ask(PluginErrors(), plugins)
     if as_json:
         for fault in found.faults:
             print_json(
@@ -138,6 +141,8 @@ def errors(as_json: bool) -> None:
                     "traceback": fault.traceback,
                 }
             )
+        for line in found.agents:
+            print_json({"level": "error", "plugin": None, "phase": None, "message": line, "traceback": ""})
         for line in found.warnings:
             print_json({"level": "warning", "plugin": None, "phase": None, "message": line, "traceback": ""})
         return
@@ -298,7 +303,7 @@ def _draw_troubles(found: PluginTroubles) -> None:
     from buzz_host.cli.drawing import Drawing
     from buzz_host.terminal import printable_line
 
-    if not found.faults and not found.warnings:
+    if not found.faults and not found.agents and not found.warnings:
         click.echo("no plugin has a fault")
         return
     drawing = Drawing()
@@ -307,5 +312,7 @@ def _draw_troubles(found: PluginTroubles) -> None:
         drawing.lines(Text.assemble((head, "bold red"), f"  {printable_line(fault.message)}"))
         if fault.traceback:
             drawing.text(fault.traceback.rstrip("\n"), bar="red", style="dim")
+    for line in found.agents:
+        drawing.lines(Text.assemble(("agent", "bold red"), f"  {printable_line(line)}"))
     for line in found.warnings:
         drawing.lines(Text.assemble(("warning", "bold yellow"), f"  {printable_line(line)}"))

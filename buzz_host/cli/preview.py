@@ -41,17 +41,22 @@ def preview(
     """
     from buzz_host.cli.messages import message_from
     from buzz_host.services.connect import connect, here
-    from buzz_host.services.preview_call import PreviewTurn
+    from buzz_host.services.preview_call import PreviewTurn, WarnOfTurn
 
     call = PreviewTurn(message=message_from(text), agent=agent, harness=harness, trigger=trigger, here=here())
     with connect(home_path(), plugins) as services:
         made = services.ask(call)
+        warnings = services.ask(WarnOfTurn(agent=agent))
     if as_json:
         from buzz_host.cli.output import print_json
 
         print_json(made.as_json())
-        return
-    _print(made)
+    else:
+        _print(made)
+    if warnings:
+        from buzz_host.cli.summary import note_warnings
+
+        note_warnings(warnings)
 
 
 def _print(made: Preview) -> None:

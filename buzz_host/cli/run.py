@@ -55,7 +55,9 @@ def run(
     """
     from buzz_host.cli.messages import message_from
     from buzz_host.cli.replies import EventLines, ReplyText
+    from buzz_host.cli.summary import note_warnings
     from buzz_host.services.connect import HostGone, connect, from_here, here
+    from buzz_host.services.preview_call import WarnOfTurn
     from buzz_host.services.session_calls import OpenSession
 
     message = message_from(text)
@@ -71,6 +73,8 @@ def run(
     )
     try:
         with connect(home_path(), plugins) as services:
+            warnings = services.ask(WarnOfTurn(agent=agent, resume=resume))
+            note_warnings(warnings)
             session = services.run(opening, message, replies.take, _stoppable)
     except HostGone as gone:
         raise Ending(EXIT_FAILED, str(gone)) from None

@@ -6,6 +6,7 @@ Shared by `preview` and `run`, which print the text and the reply on stdout. Pla
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from buzz_host.cli.output import note
@@ -31,6 +32,12 @@ def note_turn(turn: TurnText) -> None:
         note(
             f"fault of {printable_line(fault.plugin)} in {printable_line(fault.phase)}: {cut(fault.message)}", fg="red"
         )
+
+
+def note_warnings(warnings: Iterable[str]) -> None:
+    """What is odd in the files that a turn depends on, on stderr."""
+    for line in warnings:
+        note(f"warning: {cut(line)}", fg="yellow")
 
 
 def _by_plugin(turn: TurnText) -> str:

@@ -22,7 +22,7 @@ EVERY_INSTRUCTION: Final = "*"
 REASONS: Final = {
     "when-false": "its `when` said no",
     "when-not-true": "its `when` gave something other than True",
-    "when-raised": "its `when` raised an error",
+    "when-raised": "its `when` raised",
     "when-async": "its `when` is async, and is never awaited",
     "when-timeout": "its `when` was out of time",
     "suspended": "suspended until the plugin changes: its `when` was out of time before",

@@ -17,7 +17,7 @@ import attrs
 
 from buzz_host.services import install_calls
 from buzz_host.services.call import Call, HomeCall, HostCall, TellingCall
-from buzz_host.services.preview_call import PreviewTurn
+from buzz_host.services.preview_call import PreviewTurn, WarnOfTurn
 
 if TYPE_CHECKING:
     from buzz_author.errors import PluginFault
@@ -50,6 +50,7 @@ __all__ = [
     "TellingCall",
     "UnsearchedEntries",
     "VerifyLedger",
+    "WarnOfTurn",
 ]
 
 
@@ -305,6 +306,7 @@ class VerifyLedger(TellingCall["Verification", "Break"]):
 
 _ALL: Final[tuple[type[Call[Any]], ...]] = (
     PreviewTurn,
+    WarnOfTurn,
     ListPlugins,
     ShowPlugin,
     PluginErrors,

@@ -1,4 +1,7 @@
-"""The services of a home, answered in this process: a host for as long as one call takes."""
+"""The services of a home, answered in this process: a host from the first call that needs one to the end.
+
+Plugins are so started once for a command, however much it asks.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from buzz_host.services.call import HomeCall, HostCall, TellingCall
 
 if TYPE_CHECKING:
+    from buzz_host.services.host import Host
     from buzz_host.services.session_calls import Interruptible, OpenSession
     from buzz_host.sessions.session import Session
     from buzz_host.sessions.turn_text import Event
@@ -26,10 +30,12 @@ class Local:
     def __init__(self, home: Home, plugins: Sequence[Path | str] = ()) -> None:
         self._home = home
         self._plugins = plugins
+        self._runner = asyncio.Runner()
+        self._host: Host | None = None
 
     def ask(self, call: HostCall[T] | HomeCall[T]) -> T:
         """The answer to `call`."""
-        return call.answer(self._home) if isinstance(call, HomeCall) else asyncio.run(self._asked(call))
+        return call.answer(self._home) if isinstance(call, HomeCall) else self._runner.run(self._asked(call))
 
     def follow(self, call: TellingCall[T, E], take: Callable[[E], None]) -> T:
         """The answer to `call`; `take` gets what it tells on the way."""
@@ -38,7 +44,7 @@ class Local:
     def run(self, opening: OpenSession, message: str, take: Callable[[Event], None], stoppable: Interruptible) -> str:
         """One turn in a session of its own."""
         try:
-            return asyncio.run(self._ran(opening, message, take, stoppable))
+            return self._runner.run(self._ran(opening, message, take, stoppable))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
@@ -48,20 +54,26 @@ class Local:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        pass
+        with self._runner:
+            if self._host is not None:
+                self._runner.run(self._host.__aexit__(None, None, None))
 
     async def _asked(self, call: HostCall[T]) -> T:
+        return await call.answer(await self._started())
+
+    async def _started(self) -> Host:
         from buzz_host.services.host import Host
 
-        async with Host(self._home.root, plugins=self._plugins) as host:
-            return await call.answer(host)
+        if self._host is None:
+            host = Host(self._home.root, plugins=self._plugins)
+            await host.__aenter__()
+            self._host = host
+        return self._host
 
     async def _ran(
         self, opening: OpenSession, message: str, take: Callable[[Event], None], stoppable: Interruptible
     ) -> str:
-        from buzz_host.services.host import Host
-
-        async with Host(self._home.root, plugins=self._plugins) as host, opening.opened(host) as session:
+        async with opening.opened(await self._started()) as session:
             with stoppable(*_ways_to_stop(session)):
                 async with session.turn(message) as events:
                     async for event in events:

@@ -98,10 +98,11 @@ class Switched:
 
 @attrs.frozen
 class PluginTroubles:
-    """What is wrong with plugins now: faults, and warnings as lines."""
+    """What is wrong now: the faults of plugins, and as lines the agents' files that cannot be used, and warnings."""
 
     faults: tuple[PluginFault, ...]
     warnings: tuple[str, ...]
+    agents: tuple[str, ...] = ()
 
 
 def plugin_views(host: Host, agent: str | None = None) -> tuple[PluginView, ...]:
@@ -159,12 +160,12 @@ def plugin_view(host: Host, plugin: str, agent: str | None = None) -> PluginView
 
 
 def troubles(host: Host) -> PluginTroubles:
-    """What went wrong in finding, loading and applying the plugins of `host`."""
-    live = host.plugins
-    warnings = [*live.settings.warnings, *live.found.warnings]
-    for source in live.found.sources:
-        warnings += live.enablement.setting_warnings(source)
-    return PluginTroubles(live.faults(), tuple(warnings))
+    """What went wrong in finding, loading and applying the plugins of `host`, and what is odd in files that people
+    write."""
+    from buzz_host.services.warnings import every_warning
+
+    agents = tuple(str(fault) for fault in host.agents.faults)
+    return PluginTroubles(host.plugins.faults(), every_warning(host), agents)
 
 
 def switch(home: Home, plugin: str, *, on: bool, agent: str | None = None) -> Switched:

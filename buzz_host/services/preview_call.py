@@ -1,4 +1,4 @@
-"""The call of `buzz preview`, in a module of its own: a preview has to be quick (DESIGN, "Speed that we owe")."""
+"""The calls of `buzz preview`, in a module of their own: a preview has to be quick (DESIGN, "Speed that we owe")."""
 
 from __future__ import annotations
 
@@ -36,3 +36,23 @@ class PreviewTurn(HostCall["Preview"]):
         return await host.preview(
             self.message, agent=self.agent, harness=self.harness, trigger=self.trigger, here=Path(self.here)
         )
+
+
+@attrs.frozen(kw_only=True)
+class WarnOfTurn(HostCall["tuple[str, ...]"]):
+    """What the person should know before a turn of `agent`, or of the session to `resume`: odd lines in `buzz.toml`, in
+    the agent's file, and in the manifests of plugins that take part."""
+
+    name = "turn.warnings"
+    agent: str | None = None
+    resume: str | None = None
+
+    @staticmethod
+    def answer_type() -> object:
+        return tuple[str, ...]
+
+    async def answer(self, host: Host) -> tuple[str, ...]:
+        from buzz_host.services.warnings import turn_warnings
+
+        await host.plugins.refresh()
+        return turn_warnings(host, self.agent, self.resume)

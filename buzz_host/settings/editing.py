@@ -37,8 +37,8 @@ class SettingsEdit:
         names = self._list(path, make=False)
         while name in names:
             names.remove(name)
-            if not names and "#" not in names.as_string():  # type: ignore[attr-defined]  # a list of tomlkit
-                # What we have emptied says nothing any more; a comment in it is the person's.
+            if not names and not _commented(names):
+                # What we have emptied says nothing any more; a comment at it is the person's.
                 self.drop(path)
 
     def put(self, path: KeyPath, value: JsonValue) -> None:
@@ -78,6 +78,13 @@ class SettingsEdit:
                 raise wrong(path[: depth + 1], "a table", below)
             table = below
         return table
+
+
+def _commented(names: list[object]) -> bool:
+    """Whether there is a comment in the list, or behind it."""
+    from tomlkit.items import Array
+
+    return isinstance(names, Array) and ("#" in names.as_string() or bool(names.trivia.comment))
 
 
 def edit(home: Home, change: Callable[[SettingsEdit], None]) -> Settings:

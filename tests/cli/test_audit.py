@@ -103,7 +103,7 @@ def test_a_turn_for_people_says_all_of_it(buzz: Buzz, written: Home) -> None:
         r"^plugin-instructions  style-guide/tone  9 bytes  sha256 [0-9a-f]{12}…$",
         r"^│ Be brief\.$",
         r"^left out$",
-        r"^✗ freeze/main  its `when` raised an error: KeyError: 'dev'$",
+        r"^✗ freeze/main  its `when` raised: KeyError: 'dev'$",
         r"^✗ off  the plugin is off$",
         r"^! fault late  in apply: slow$",
         r"^tool look  plugin style-guide$",
@@ -155,7 +155,7 @@ def test_why_has_a_row_for_each_instruction(buzz: Buzz, written: Home) -> None:
     ]
     assert (rows[2]["bytes"], len(rows[2]["sha256"])) == (9, 64)
     lines = buzz("audit", "why", TURN).out.split("\n")
-    assert lines[0] == "✗ freeze/main       left out: its `when` raised an error: KeyError: 'dev'"
+    assert lines[0] == "✗ freeze/main       left out: its `when` raised: KeyError: 'dev'"
     assert lines[2] == f"✓ style-guide/tone  admitted, 9 bytes, sha256 {rows[2]['sha256']}"
 
 

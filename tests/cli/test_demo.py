@@ -51,7 +51,7 @@ def test_the_demo_shows_both_turns_and_proves_them(buzz: Buzz, home: Path) -> No
     one, two, proof = re.split(r"^── ", done.out, flags=re.MULTILINE)[1:]
     assert one.startswith("Turn 1: to agent dev, ")
     assert all(f"plugin-instructions  {each}" in one for each in ("release-freeze/freeze", "style-guide/style"))
-    assert "✗ faulty-guard/on-call  its `when` raised an error: KeyError: 'dev'" in one
+    assert "✗ faulty-guard/on-call  its `when` raised: KeyError: 'dev'" in one
     assert "rehearsal: no model was called." in one
     assert "» buzz plugin disable style-guide: style-guide is off, the session goes on" in one
     assert two.startswith("Turn 2: to agent dev, ")

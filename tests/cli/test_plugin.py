@@ -147,7 +147,7 @@ def test_errors_are_those_of_finding_loading_and_applying(buzz: Buzz, home: Path
         ("error", "empty", "find"), ("error", "applies", "apply"), ("error", "loads", "load"),
     ]  # fmt: skip
     out = buzz("plugin", "errors").out
-    assert "applies  apply  RuntimeError: no luck\n│ Traceback (most recent call last):\n" in out
+    assert "applies  apply  RuntimeError: no luck (applies.py:5)\n│ Traceback (most recent call last):\n" in out
     assert "empty  find  " in out
 
 

@@ -36,7 +36,7 @@ def test_why_is_on_stderr(buzz: Buzz) -> None:
     first, *rest = done.err.split("\n")[:-1]
     size = len(done.out.encode()) - 1
     assert first == f"message to dev on parrot: {size} bytes, of which release-freeze 177, style-guide 209"
-    assert rest == ["left out faulty-guard/on-call: its `when` raised an error: KeyError: 'dev'"]
+    assert rest == ["left out faulty-guard/on-call: its `when` raised: KeyError: 'dev' (plugin.py:14)"]
 
 
 @pytest.mark.req("CLI-01")
@@ -100,7 +100,7 @@ def test_a_file_gets_the_text_and_a_terminal_gets_it_harmless(
     assert code == 0
     assert "Told \\x1b[31mred\\x9b2J \\u202eback\\x07." in text
     assert "Hello \\x1b[2J" in text
-    assert "left out hostile/left-out: its `when` raised an error: ValueError: \\x1b[31mred" in text
+    assert "left out hostile/left-out: its `when` raised: ValueError: \\x1b[31mred" in text
     # The colours are ours; of what the texts hold nothing is obeyed.
     assert "\x1b[31mred" not in text
     assert not set(text) & set("\x9b\u202e\x07")
