@@ -134,15 +134,18 @@ def attachments(home: Home) -> tuple[Attachment, ...]:
 
 @contextmanager
 def registry_lock(home: Home) -> Iterator[None]:
-    """Keep other processes from attaching and detaching. Raises `HomeError` where the home may not be written."""
+    """Keep other processes from attaching and detaching. Raises `HomeError` where the home may not be written, and
+    `RegistryError` for what the disk refuses in the block."""
     home.writable_root()
     places = Places(home)
     home.folder(places.folder)
     try:
         with locked(places.registry):
             yield
-    except PermissionError as error:
-        raise RegistryError(f"{places.folder}: cannot be written ({error.strerror})") from None
+    except OSError as error:
+        raise RegistryError(
+            f"{error.filename or places.folder}: cannot be written ({error.strerror}): put that right and do it again"
+        ) from None
 
 
 def keep(home: Home, kept: tuple[Attachment, ...]) -> None:

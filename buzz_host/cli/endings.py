@@ -103,8 +103,13 @@ def _kept(error: Exception, ctx: click.Context) -> str:
 
 
 def _written(path: Path, report: bytes) -> Path:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(report)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(report)
+    except OSError:  # a full disk: half a report helps nobody
+        path.unlink(missing_ok=True)
+        raise
     return path
 
 

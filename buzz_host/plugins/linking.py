@@ -66,6 +66,7 @@ def link(home: Home, path: Path) -> Linked:
     target = source.path
     if target is None:
         raise LinkError(f"{path}: only a folder or a .py file can be linked")
+    home.writable_root()
     folder = home.folder(home.plugins)
     if target.parent == folder.resolve():
         raise LinkError(f"{target} is in {folder} already: it needs no link")

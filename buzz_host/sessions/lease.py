@@ -28,22 +28,35 @@ class Lease:
 
     @classmethod
     def take(cls, home: Home, session: str) -> Lease:
-        """Take the lease of `session`. Raises `SessionInUse`, naming the process that holds it."""
-        path = home.folder(home.root / "leases") / f"{session}.lock"
+        """Take the lease of `session`. Raises `SessionInUse`, naming the process that holds it; `HomeError`, or another
+        `BuzzError`, where the home cannot be written."""
+        path = home.folder(home.writable_root() / "leases") / f"{session}.lock"
+        try:
+            return cls._taken(path, session)
+        except OSError as error:
+            raise BuzzError(
+                f"{path}: the lease of the session cannot be written ({error.strerror}): nothing was started"
+            ) from None
+
+    @classmethod
+    def _taken(cls, path: Path, session: str) -> Lease:
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(descriptor, path):
+                    os.truncate(descriptor, 0)
+                    os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
+                    return cls(path, descriptor)
             except BlockingIOError:
                 holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 os.close(descriptor)
                 raise SessionInUse(
                     f"session {session} is in use by process {holder}: wait until it ends, or start a new session"
                 ) from None
-            if _is_at(descriptor, path):
-                os.truncate(descriptor, 0)
-                os.pwrite(descriptor, str(os.getpid()).encode("ascii"), 0)
-                return cls(path, descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
             # Its holder released it, and removed the file, between our opening and our locking.
             os.close(descriptor)
 

@@ -45,6 +45,7 @@ def staging(home: Home) -> Iterator[Path]:
     A folder of the home that was made for it and holds nothing afterwards goes again. Raises `StoreError`, `HomeError`.
     """
     made = [each for each in (home.root, home.store, home.store / STAGING_NAME) if not each.exists()]
+    home.writable_root()
     try:
         folder, descriptor = _own_folder(home)
     except OSError as error:
@@ -65,8 +66,10 @@ def staging(home: Home) -> Iterator[Path]:
 def changing(home: Home) -> Iterator[Change]:
     """Alone, among all processes, for changing what is installed. Waits for whoever does; sweeps first.
 
-    An `OSError` in the block, such as a full disk, becomes `StoreError`.
+    An `OSError` in the block, such as a full disk, becomes `StoreError`. Raises `HomeError` where the home may not be
+    written.
     """
+    home.writable_root()
     try:
         with locked(home.folder(home.store) / _CHANGE_NAME):
             change = Change(home)
