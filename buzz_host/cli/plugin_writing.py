@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -31,10 +32,11 @@ def new(name: str, parent: Path, as_json: bool) -> None:
         print_json({"plugin": name, "path": str(folder)})
         return
     shown = printable_line(str(folder))
+    quoted = shlex.quote(shown)
     click.echo(f"{shown}: plugin.toml and plugin.py are there; say what you want in plugin.py")
-    click.echo(f"try it:   buzz preview --plugin {shown} 'Hello'")
-    click.echo(f"check it: buzz plugin validate {shown}")
-    click.echo(f"keep it:  buzz plugin install --link {shown}")
+    click.echo(f"try it:   buzz preview --plugin {quoted} 'Hello'")
+    click.echo(f"check it: buzz plugin validate {quoted}")
+    click.echo(f"keep it:  buzz plugin install --link {quoted}")
 
 
 @click.command()

@@ -30,7 +30,8 @@ MARKER_VARIABLES: Final = (HOST_VARIABLE, SESSION_VARIABLE)
 KEEP_ALL: Final = "*"
 
 KILL_ALL_SIGNAL: Final = signal.SIGUSR1
-_PARENT_DEATH_SIGNAL: Final = signal.SIGUSR2
+# It wakes even a keeper that somebody stopped; the reason for it is asked when it arrives.
+_PARENT_DEATH_SIGNAL: Final = signal.SIGCONT
 _FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _TREE_END_DEADLINE_S: Final = 10.0
 _PARENT_POLL_S: Final = 0.5
@@ -175,7 +176,8 @@ def main(argv: list[str]) -> NoReturn:
         waited.add(signal.SIGALRM)
     signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     # A blocked signal whose disposition is to be ignored may be thrown away instead of kept.
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGCHLD, _PARENT_DEATH_SIGNAL):
+        signal.signal(number, lambda *_: None)
     become_subreaper()
     with contextlib.suppress(PermissionError):  # a group leader already: the SDK gave us a session of our own
         os.setsid()

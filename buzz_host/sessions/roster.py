@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from datetime import datetime
 from pathlib import Path
@@ -40,7 +41,7 @@ def remember(tx: Transaction, session: KnownSession) -> None:
             session.id,
             session.agent,
             session.harness,
-            str(session.cwd),
+            _kept(session.cwd),
             session.native_id,
             session.started_at.isoformat(),
         ),
@@ -51,7 +52,7 @@ def remember_attached(tx: Transaction, session: KnownSession) -> None:
     """Put the session of a person's own program into the roster, unless it is there: so that it can be asked for."""
     tx.execute(
         "INSERT OR IGNORE INTO sessions (id, agent, harness, cwd, native_id, started_at) VALUES (?, ?, ?, ?, NULL, ?)",
-        (session.id, session.agent, session.harness, str(session.cwd), session.started_at.isoformat()),
+        (session.id, session.agent, session.harness, _kept(session.cwd), session.started_at.isoformat()),
     )
 
 
@@ -72,4 +73,15 @@ def find(connection: sqlite3.Connection, named: str) -> KnownSession:
     if len(rows) > 1:
         raise UnknownSession(f"several sessions begin with '{named}': give more of the id")
     identifier, agent, harness, cwd, native_id, started_at = rows[0]
-    return KnownSession(identifier, agent, harness, Path(cwd), native_id, datetime.fromisoformat(started_at))
+    return KnownSession(
+        identifier, agent, harness, Path(os.fsdecode(cwd)), native_id, datetime.fromisoformat(started_at)
+    )
+
+
+def _kept(folder: Path) -> str | bytes:
+    """`folder` as the roster keeps it: a text, or its octets where they are no UTF-8, so that it is found again."""
+    octets = os.fsencode(folder)
+    try:
+        return octets.decode("utf-8")
+    except UnicodeDecodeError:
+        return octets

@@ -192,6 +192,8 @@ def test_a_new_plugin_works_at_the_first_try(buzz: Buzz, work: Path) -> None:
     for line in done.out.split("\n")[1:-1]:
         command = line.partition(": ")[2].split()
         assert command[0] == "buzz"
+    spaced = buzz("plugin", "new", "third", "--dir", work / "my own").out
+    assert spaced.count(f"'{work / 'my own' / 'third'}'") == 3, "a shell takes each command as it stands"
     assert buzz("plugin", "validate", work / "mine" / "first").code == 0
     assert speaking(buzz, "--plugin", str(work / "mine" / "first")) == {"first"}
     assert buzz("plugin", "new", "second", "--json").rows == [{"plugin": "second", "path": "second"}]

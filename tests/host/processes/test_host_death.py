@@ -59,6 +59,19 @@ def test_a_killed_host_leaves_no_child(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("HAR-03", "OPS-03")
+def test_keepers_that_somebody_stopped_end_their_trees_with_the_host_all_the_same(tmp_path: Path) -> None:
+    tag, env = tagged()
+    host, marker = started(tmp_path / "run", env)
+    wait_for_size(tag, 2 * STUBBORN_SIZE)
+    keepers = keepers_of(marker)
+    assert len(keepers) == 2
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    killed(host)
+    wait_until_gone(tag)
+
+
+@pytest.mark.req("HAR-03", "OPS-03")
 def test_the_next_start_ends_what_a_killed_host_and_its_killed_keepers_left(tmp_path: Path) -> None:
     tag, env = tagged()
     other_tag, other_env = tagged()
@@ -71,11 +84,10 @@ def test_the_next_start_ends_what_a_killed_host_and_its_killed_keepers_left(tmp_
         assert len(keepers) == 2
         notes = [tmp_path / "run" / marker / "keepers" / str(pid) for pid in keepers]
         programs = {int(note.read_text(encoding="utf-8").split()[1]) for note in notes}
-        for pid in keepers:
-            os.kill(pid, signal.SIGSTOP)  # so that none acts on the host's death
-        killed(host)
+        host.send_signal(signal.SIGSTOP)  # so that it ends no orphan
         for pid in keepers:
             os.kill(pid, signal.SIGKILL)
+        killed(host)
         until = time.monotonic() + DEADLINE_S
         while programs & members(tag).keys():  # the programs themselves die with their keepers
             assert time.monotonic() < until
