@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import string
+import subprocess
+import sys
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,13 +20,14 @@ from buzz_author.events import Usage
 from buzz_author.sections import Section, Source, section
 from buzz_host.ledger import LedgerError
 from buzz_host.ledger.record import EndRecord, ToolRecord, TurnRecord, record_end, record_tool, record_turn
-from buzz_host.ledger.search import STEP_ENTRIES, Find, _segmented, index, search
+from buzz_host.ledger.search import STEP_BYTES, STEP_ENTRIES, Find, _segmented, index, search
 from buzz_host.ledger.verify import verify
 from buzz_host.services.audit import Audit
 from buzz_host.settings import Home
 from buzz_host.store import Store, Transaction
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+APPEND = import_module("buzz_host.ledger.append")  # the package has a function of that name
 
 
 def said(text: str, plugin: str | None = None) -> Section:
@@ -157,3 +161,124 @@ def test_a_home_without_a_ledger_has_nothing_to_find(home: Path) -> None:
 def test_text_without_such_scripts_is_left_alone() -> None:
     assert _segmented("plain") == "plain"
     assert _segmented("日志x") == " 日  志 x"
+
+
+@pytest.mark.req("AUD-02", "OPS-01")
+@pytest.mark.parametrize("words", ["\0hello\0", "\udc80hello", "hello " * 3000, "hello\ud83d", '"hello \0"'])
+def test_any_words_are_searched_for_or_refused_in_one_line(store: Store, words: str) -> None:
+    store.write_sync(lambda tx: turn(tx, said("Hello \ufffd")))
+    with contextlib.suppress(LedgerError):
+        found(store, words)
+
+
+@pytest.mark.req("AUD-02")
+def test_one_step_takes_some_texts_only_and_an_entry_once_all_of_its_texts_are_in(store: Store) -> None:
+    big = STEP_BYTES // 3
+    texts = [f"walrus{number} " + "x " * (big // 2) for number in range(10)]
+    store.write_sync(lambda tx: turn(tx, *[said(text) for text in texts]))
+    for _ in range(3):
+        store.write_sync(index)
+    steps = 3
+    while store.write_sync(index):
+        steps += 1
+        assert steps < 50
+    assert steps >= 4
+    with store.read() as connection:
+        for number in range(10):
+            (find,) = search(connection, f"walrus{number}")
+            assert find.uses == 1
+
+
+@pytest.mark.req("AUD-02", "OPS-03")
+def test_a_backlog_does_not_hold_up_the_end_of_a_process(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Home.resolve(home)
+    monkeypatch.setattr(APPEND, "index_when_idle", lambda tx: None)
+    with Store.open(place) as store:
+        for number in range(6):
+            texts = [said(f"seal{number} " + "word " * 100_000) for _ in range(4)]
+            store.write_sync(lambda tx, texts=texts: turn(tx, *texts))
+    monkeypatch.undo()
+    store = Store.open(place)
+    store.write_sync(lambda tx: turn(tx, said("the last one")))
+    store.close(deadline_s=5)
+    with sqlite3.connect(place.database) as connection:
+        upto, newest = connection.execute("SELECT (SELECT entry FROM search_upto), max(seq) FROM entries").fetchone()
+    connection.close()
+    assert upto < newest, "what is left is for the next time nothing waits, or for the search"
+    assert len(Audit(place).search("word", limit=100)) == 6
+    assert len(Audit(place).search('"the last one"')) == 1
+
+
+INDEXER = """
+from pathlib import Path
+import sys
+from buzz_host.ledger.search import index
+from buzz_host.settings import Home
+from buzz_host.store import Store
+with Store.open(Home.resolve(Path(sys.argv[1]))) as store:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    while store.write_sync(index):
+        pass
+"""
+
+
+@pytest.mark.req("AUD-02", "OPS-02")
+def test_two_processes_index_at_once_and_count_each_use_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Home.resolve(home)
+    monkeypatch.setattr(APPEND, "index_when_idle", lambda tx: None)
+    with Store.open(place) as store:
+
+        def many(tx: Transaction) -> None:
+            for number in range(STEP_ENTRIES):
+                turn(tx, said(f"number {number}"), said("Same.", "style"))
+
+        store.write_sync(many)
+    command = [sys.executable, "-c", INDEXER, str(home)]
+    indexers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        for _ in range(2)
+    ]
+    for each in indexers:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in indexers:
+        each.communicate("go\n", timeout=60)
+        assert each.returncode == 0
+    with sqlite3.connect(place.database) as connection:
+        counted = dict(connection.execute("SELECT body, uses FROM body_uses").fetchall())
+        listed: dict[int, int] = {}
+        for (bodies,) in connection.execute("SELECT bodies FROM entries"):
+            for number in {*bodies.split(",")}:
+                listed[int(number)] = listed.get(int(number), 0) + 1
+        words = connection.execute("SELECT count(*) FROM body_words WHERE body_words MATCH 'same'").fetchone()[0]
+    connection.close()
+    assert counted == listed
+    assert words == 1
+
+
+@pytest.mark.req("AUD-02", "AUD-03")
+@pytest.mark.parametrize("listed", ["999999999999999999", "9" * 40, "-1", "x", "1,,2", ""])
+def test_ids_that_somebody_altered_neither_stop_the_index_nor_hide_what_comes_after(store: Store, listed: str) -> None:
+    store.write_sync(lambda tx: turn(tx, said("before")))
+    store.write_sync(lambda tx: tx.execute("UPDATE entries SET bodies = ? WHERE seq = 1", (listed,)))
+    assert len(found(store, "walrus")) == 2
+    store.write_sync(lambda tx: turn(tx, said("afterwards")))
+    assert [each.snippet for each in found(store, "afterwards")] == ["afterwards"]
+
+
+@pytest.mark.req("AUD-02", "AUD-03")
+def test_a_text_that_is_erased_can_be_taken_out_of_the_index(store: Store) -> None:
+    store.write_sync(lambda tx: turn(tx, said("a secret 日志")))
+    assert len(found(store, "secret")) == 1
+
+    def erase(tx: Transaction) -> None:
+        number, body = tx.execute("SELECT id, body FROM bodies WHERE body = ?", ("a secret 日志".encode(),)).fetchone()
+        words = "INSERT INTO body_words (body_words, rowid, words) VALUES ('delete', ?, ?)"
+        tx.execute(words, (number, _segmented(body.decode())))
+        tx.execute("DELETE FROM bodies WHERE id = ?", (number,))
+
+    store.write_sync(erase)
+    assert found(store, "secret") == found(store, "日志") == ()
+    with store.read() as connection:
+        assert connection.execute("SELECT count(*) FROM body_words WHERE body_words MATCH 'secret'").fetchone() == (0,)
