@@ -10,22 +10,18 @@ import ast
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import attrs
 
 from buzz_author.errors import BuzzError
-from buzz_author.instructions import check_instructions
 from buzz_host.plugins.candidates import CODE_NAME
 from buzz_host.plugins.discovery import named_source
 from buzz_host.plugins.files import PluginFiles, read_file, read_folder
 from buzz_host.plugins.manifest import ManifestError, key_line
 from buzz_host.plugins.services import ALWAYS_THERE
 from buzz_host.plugins.sources import MANIFEST_NAME, PluginSource
-
-# Stands for what the code computes: an id, or a text, that passes every check.
-_COMPUTED: Final = "computed"
-_INSTRUCTION_CALLS: Final = frozenset({"addInstructions", "add_instructions", "AgentInstructions"})
+from buzz_host.plugins.validate_calls import judge_calls
 
 
 @attrs.frozen
@@ -90,7 +86,9 @@ def _of_module(source: PluginSource, files: PluginFiles, name: str, content: byt
         yield from _apply(path, module)
         yield from _inject(path, module)
     yield from _imports(source, files, path, module)
-    yield from _instructions(source, path, module)
+    yield from _relative_imports(source, files, name, module)
+    for remark in judge_calls(source.id, module, injected=_injected(module) if is_code else None):
+        yield Finding(remark.level, path, remark.line, remark.message)
 
 
 def _apply(path: Path, module: ast.Module) -> Iterator[Finding]:
@@ -158,74 +156,43 @@ def _imports(source: PluginSource, files: PluginFiles, path: Path, module: ast.M
                 yield Finding("error", path, statement.lineno, message)
 
 
-def _instructions(source: PluginSource, path: Path, module: ast.Module) -> Iterator[Finding]:
-    texts = {
-        statement.targets[0].id: statement.value
-        for statement in module.body
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
-    }
-    lines: dict[str, int] = {}
-    for call in ast.walk(module):
-        if not isinstance(call, ast.Call) or _called(call) not in _INSTRUCTION_CALLS:
+def _relative_imports(source: PluginSource, files: PluginFiles, name: str, module: ast.Module) -> Iterator[Finding]:
+    """Relative imports of files that are not there."""
+    path = files.root / name
+    here = name.split("/")[:-1]
+    for statement in ast.walk(module):
+        if not isinstance(statement, ast.ImportFrom) or not statement.level:
             continue
-        given = _arguments(call, texts)
-        if given is None:
+        if source.form == "file":
+            message = "a single .py file stands alone; to import from others, make a plugin folder (buzz plugin new)"
+            yield Finding("error", path, statement.lineno, message)
             continue
-        try:
-            checked = check_instructions(source.id, given)
-        except BuzzError as error:
-            yield Finding("error", path, call.lineno, str(error))
+        if statement.level - 1 > len(here):
+            yield Finding("error", path, statement.lineno, "this relative import leads out of the plugin's folder")
             continue
-        if checked.id in lines and checked.id != _COMPUTED:
-            message = (
-                f"instructions '{checked.id}' are registered in line {lines[checked.id]} too: an id may stand once"
-            )
-            yield Finding("warning", path, call.lineno, message)
-        lines.setdefault(checked.id, call.lineno)
+        package = here[: len(here) - statement.level + 1]
+        if statement.module is not None:
+            wanted = [[*package, *statement.module.split(".")]]
+        elif "/".join([*package, "__init__.py"]) in files.files:
+            continue  # it may define any name
+        else:
+            wanted = [[*package, alias.name] for alias in statement.names if alias.name != "*"]
+        for parts in wanted:
+            if not _is_module(files, "/".join(parts)):
+                message = f"the plugin has no file {'/'.join(parts)}.py"
+                yield Finding("error", path, statement.lineno, message)
 
 
-def _called(call: ast.Call) -> str:
-    match call.func:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-        case _:
-            return ""
+def _is_module(files: PluginFiles, name: str) -> bool:
+    return f"{name}.py" in files.files or any(each.startswith(f"{name}/") for each in files.files)
 
 
-def _arguments(call: ast.Call, constants: dict[str, ast.expr]) -> dict[str, object] | None:
-    """What the call says in literals; a placeholder that passes every check where it does not. None for a call whose
-    form is not known, such as one that is handed a value."""
-    if any(keyword.arg is None for keyword in call.keywords):
-        return None
-    given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
-    match call.args:
-        case []:
-            pass
-        case [ast.Dict(keys=keys, values=values)] if all(isinstance(key, ast.Constant) for key in keys):
-            pairs = zip(keys, values, strict=True)
-            given = {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
-        case _ if _called(call) == "AgentInstructions":
-            given |= dict(zip(("id", "text", "when"), call.args, strict=False))
-        case _:
-            return None
-    return {
-        "id": _literal(given.get("id"), constants, _COMPUTED),
-        "text": _literal(given.get("text"), constants, _COMPUTED),
-        "when": _literal(given.get("when"), constants, _ask_nobody),
-    }
-
-
-def _literal(value: ast.expr | None, constants: dict[str, ast.expr], computed: object) -> object:
-    if isinstance(value, ast.Name):
-        value = constants.get(value.id, value)
-    if value is None:
-        return None
-    if isinstance(value, ast.Constant):
-        return value.value
-    if isinstance(value, ast.List | ast.Dict | ast.Tuple | ast.Set):
-        return ()
-    return computed
-
-
-def _ask_nobody(_: object) -> bool:
-    return False
+def _injected(module: ast.Module) -> list[str] | None:
+    """The services that the module asks for; None where they cannot be read off."""
+    for statement in module.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="inject")], value=ast.List(elts=elements) | ast.Tuple(elts=elements)):
+                return [str(each.value) for each in elements if isinstance(each, ast.Constant)]
+            case ast.Assign(targets=[ast.Name(id="inject")]) | ast.AnnAssign(target=ast.Name(id="inject")):
+                return None
+    return []

@@ -133,7 +133,7 @@ TOO_LONG = (
         ),
         (
             "def apply(ctx):\n" + "    ctx.agents.addInstructions(id='b', text='x')\n" * 2,
-            "plugin.py:3: warning: instructions 'b' are registered in line 2 too: an id may stand once",
+            "plugin.py:3: error: instructions 'b' are registered in line 2 too: an id may stand once",
         ),
         (
             "import other.part\ndef apply(ctx): pass",
