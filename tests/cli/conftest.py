@@ -10,6 +10,7 @@ import pytest
 
 from buzz_host.settings import Home
 from tests.cli.commands import BUZZ, DEADLINE_S, ROOT, Buzz, Done
+from tests.cli.mounts import Surrounded, surrounded_by
 
 NOT_PASSED_ON = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
 
@@ -51,3 +52,9 @@ def buzz(environment: dict[str, str], work: Path) -> Buzz:
 def opened(home: Path) -> Home:
     """The home of this test, as the host sees it."""
     return Home(home)
+
+
+@pytest.fixture
+def surrounded(environment: dict[str, str], work: Path) -> Surrounded:
+    """Runs shell commands that mount, and then `buzz`, in a namespace of mounts of its own."""
+    return surrounded_by(environment, work)
