@@ -30,6 +30,8 @@ from buzz_host.store import Store, StoreDamaged, StoreError, read_only
 
 # A mirror is written when the store has been idle, at the latest a second after the entry.
 MIRROR_DEADLINE_S: Final = 2.0
+# A host that was killed in its first moments may have left none; a chain that is older than this had one.
+MIRROR_IS_THERE_AFTER_S: Final = 5.0
 INDEXING_PAUSE_MAX_S: Final = 0.05
 
 
@@ -136,7 +138,7 @@ class Audit:
             breaks, follows = (breaks, follows + 1) if found.follows else (breaks + 1, follows)
             report(found)
 
-        entries, newest = 0, None
+        entries, newest, had_a_mirror = 0, None, False
         mirrored, fault = self._mirrored()
         if fault:
             met(Break(None, "the mirrored head", "a number and 64 hexadecimal digits", fault))
@@ -152,9 +154,10 @@ class Audit:
                 for found in verify(connection, wanted, mirrored):
                     met(found)
                 entries, newest = _extent(connection)
+                had_a_mirror = _age_s(connection) > MIRROR_IS_THERE_AFTER_S
         except StoreDamaged as error:
             met(Break(None, "the database file", "a sound file", str(error)))
-        if entries and mirrored is None and not fault and not self._mirror_comes():
+        if had_a_mirror and mirrored is None and not fault and not self._mirror_comes():
             met(
                 Break(
                     None,
@@ -356,6 +359,18 @@ def _index_all(store: Store) -> None:
         # Other processes poll for the lock: they get as much of the time as the index does.
         if more:
             sleep(min(monotonic() - started, INDEXING_PAUSE_MAX_S))
+
+
+def _age_s(connection: sqlite3.Connection) -> float:
+    """The seconds from the first entry to the newest one; 0 where that cannot be told."""
+    try:
+        first, last = (
+            connection.execute(f"SELECT at FROM entries ORDER BY seq {way} LIMIT 1").fetchone()[0]
+            for way in ("ASC", "DESC")
+        )
+        return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
+    except (sqlite3.DatabaseError, TypeError, ValueError):
+        return 0.0
 
 
 def _extent(connection: sqlite3.Connection) -> tuple[int, str | None]:

@@ -15,6 +15,7 @@ import pytest
 from buzz_host.ledger.append import mirrored_head
 from buzz_host.ledger.record import EndRecord, TurnRecord, record_end, record_turn
 from buzz_host.ledger.verify import verify
+from buzz_host.services.audit import Audit
 from buzz_host.settings import Home
 from buzz_host.store import Store
 
@@ -84,3 +85,12 @@ def test_a_trigger_that_somebody_planted_is_found_before_it_acts(home: Path) -> 
             "CREATE TRIGGER forgets AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE seq = new.seq - 1; END"
         )
     assert breaks(place) == ["the trigger forgets on entries"]
+
+
+@pytest.mark.req("AUD-03", "OPS-03")
+def test_a_host_that_was_killed_before_its_first_mirror_left_a_whole_ledger(home: Path) -> None:
+    place = Home.resolve(home)
+    one_turn(place)
+    place.head.unlink()
+    result = Audit(place).verify(None, lambda found: None)
+    assert (result.entries, result.breaks) == (2, 0)
