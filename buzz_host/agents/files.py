@@ -138,7 +138,7 @@ def _unknown(key: str, prefix: str) -> str:
     elsewhere, where = (_BLOCK, f"inside '{BLOCK}:'") if not prefix else (_TOP, "at the top of the frontmatter")
     if key in elsewhere:
         return f"unknown key {shown} is ignored; it belongs {where}"
-    own = _TOP if not prefix else _BLOCK
+    own = [*_TOP, BLOCK] if not prefix else [*_BLOCK]
     near = get_close_matches(key, own, n=1) or get_close_matches(key, elsewhere, n=1)
     return f"unknown key {shown} is ignored" + (f"; did you mean '{near[0]}'?" if near else "")
 

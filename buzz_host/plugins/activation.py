@@ -182,6 +182,7 @@ class Revision:
             thread = self._on_thread()
 
             async def dispose() -> None:
+                thread.tell_unawaited()  # to cancel a task, as a clean-up may, counts as having seen its failure
                 await effects.dispose_all()
                 thread.tell_unawaited()
 
