@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, Literal, TypeVar
 from uuid import uuid4
@@ -32,39 +32,28 @@ from buzz_host.sessions.commands import (
     FromProgram,
     Interrupt,
     Job,
+    Overdue,
     Recorder,
     SessionClosed,
     Steer,
 )
+from buzz_host.sessions.inbox import Inbox, Running
 from buzz_host.sessions.program import Program
 from buzz_host.sessions.streams import EventStream
 
 CLOSE_DEADLINE_S: Final = 10.0
+# A program that was asked to stop, and has not within this time, is ended: it is stopped itself, or hangs.
+INTERRUPT_DEADLINE_S: Final = 5.0
+# For ending it then: it has had its time. Whoever waits for a second Ctrl-C waits for this.
+FORCE_DEADLINE_S: Final = 0.5
+# A harness may take a little more than it was given, for collecting what it ended.
+CLOSE_GRACE_S: Final = 3.0
 # How long a consumer that leaves early waits for its interrupted turn to come to rest.
 ABANDON_DEADLINE_S: Final = 15.0
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-
-@attrs.define
-class _Running:
-    """What the job that runs still waits for."""
-
-    job: Job
-    turn: str
-    open_turns: set[str] = attrs.field(factory=set)
-    unsettled: dict[str, str] = attrs.field(factory=dict)
-    """Steered messages by id, from the call on until the program has told how each went."""
-    returned: deque[tuple[str, str]] = attrs.field(factory=deque)
-    """Messages that become the next turns, with the ids of those turns."""
-    calls: dict[str, native.ToolCalled] = attrs.field(factory=dict)
-    abandoned: bool = False
-
-    @property
-    def at_rest(self) -> bool:
-        return not self.open_turns and not self.unsettled
 
 
 class SessionActor:
@@ -86,7 +75,7 @@ class SessionActor:
         self._compose = compose
         self._record = record
         self._now = now
-        self._inbox: asyncio.Queue[Command] = asyncio.Queue()
+        self._inbox = Inbox()
         self._waiting: deque[Job] = deque()
         self._program: Program | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -133,13 +122,13 @@ class SessionActor:
         if self._task is None:
             return
         if not self._task.done():
-            self._inbox.put_nowait(Close(deadline_s))
+            self._inbox.post(Close(deadline_s))
         await self._task
 
     def _post(self, command: Command) -> None:
         if self._task is None or self._task.done() or self._closing is not None:
             raise SessionClosed(f"session {self._spec.session} has ended: start or resume a session for the message")
-        self._inbox.put_nowait(command)
+        self._inbox.post(command)
 
     # The task.
 
@@ -149,7 +138,7 @@ class SessionActor:
                 if self._waiting:
                     await self._do(self._waiting.popleft())
                 else:
-                    await self._idle(await self._inbox.get())
+                    await self._idle(await self._inbox.next())
         finally:
             await self._end_program(self._closing if self._closing is not None else CLOSE_DEADLINE_S)
             self._refuse_the_rest()
@@ -169,19 +158,20 @@ class SessionActor:
                 self._closing = command.deadline_s
             case FromProgram():
                 await self._between_turns(command)
-            case Abandon():
+            case Abandon() | Overdue():
                 pass
 
     async def _do(self, job: Job) -> None:
         """Carry one job to its end: its turn, what was steered into it, and what came back unread from that."""
         messages = deque([(job.turn, job.message)])
-        running: _Running | None = None
+        running: Running | None = None
         try:
             while messages and self._closing is None:
-                running = _Running(job, messages[0][0])
+                running = Running(job, messages[0][0])
                 await self._begin(running, *messages.popleft())
                 while not running.at_rest:
-                    await self._during(running, await self._inbox.get())
+                    await self._during(running, await self._inbox.next())
+                await self._stop_asking(running)
                 messages.extend(running.returned if not running.abandoned else ())
         except Exception as error:
             # The ledger could not be written, or worse. The program may be in the middle of the turn, and its state is
@@ -190,14 +180,15 @@ class SessionActor:
                 log.exception("session %s: the turn could not be carried on", self._spec.session)
             await self._end_program(CLOSE_DEADLINE_S)
             if running is not None:
+                await self._stop_asking(running)
                 with contextlib.suppress(Exception):  # the ledger may be what failed
                     await self._after_the_end(running, HarnessError("unknown", f"the turn was given up: {error}"))
             job.stream.fail(error)
         else:
             job.stream.end()
 
-    async def _begin(self, running: _Running, turn_id: str, message: str) -> None:
-        failure = await self._ensure_program()
+    async def _begin(self, running: Running, turn_id: str, message: str) -> None:
+        failure = await self._open_program(running)
         composed = await self._compose(turn_id=turn_id, message=message, steers=None)
         try:
             await self._record.turn_sent(composed)
@@ -206,28 +197,46 @@ class SessionActor:
             raise
         self._last_turn = turn_id
         running.open_turns.add(turn_id)
+        # Before it is told: whoever is told may look at the program at once.
+        sending = asyncio.ensure_future(self._program.send(composed.turn)) if self._program is not None else None
         self._tell(running.job, self._started(composed))
-        if self._program is not None:
+        if sending is not None:
             try:
-                await self._program.send(composed.turn)
+                stops = await self._inbox.unless_stopped(running.job, sending, INTERRUPT_DEADLINE_S)
             except HarnessError as error:
                 failure = error
+            else:
+                if stops:  # half of it may be written: nothing that follows could be read
+                    self._stopped(running, stops)
+                    await self._end_by_force(running)
         if failure is not None:
             await self._happened(running, native.TurnEnded(turn_id, "failed", error=failure))
+        elif self._program is None and turn_id in running.open_turns:
+            await self._happened(running, native.TurnEnded(turn_id, "interrupted"))
 
-    async def _during(self, running: _Running, command: Command) -> None:
+    async def _during(self, running: Running, command: Command) -> None:
         match command:
             case Job():
                 self._waiting.append(command)
             case Steer():
                 await self._steer_now(running, command)
             case Interrupt():
-                await self._interrupt_now()
-                _resolve(command.done, None)
+                self._interrupt_now(running)
+                if running.asking is not None:
+                    running.asking.add_done_callback(lambda _: _resolve(command.done, None))
+                else:
+                    _resolve(command.done, None)
+            case Overdue():
+                if command.turns & running.open_turns:
+                    log.warning("session %s: the program did not stop in time, and is ended", self._spec.session)
+                    await self._end_by_force(running)
             case Abandon():
                 if command.job is running.job:
                     running.abandoned = True
-                    await self._interrupt_now()
+                    if running.stopping:  # it was asked already: nobody waits any longer
+                        await self._end_by_force(running)
+                    else:
+                        self._interrupt_now(running)
                 elif command.job in self._waiting:
                     self._waiting.remove(command.job)
                     command.job.stream.end()
@@ -238,7 +247,7 @@ class SessionActor:
                 if command.program is self._program:
                     await self._happened(running, command.event)
 
-    async def _steer_now(self, running: _Running, command: Steer) -> None:
+    async def _steer_now(self, running: Running, command: Steer) -> None:
         """A steered message: a fresh snapshot, durable, then handed over; unsettled from here on (DESIGN 4, 7)."""
         turn_id = str(uuid4())
         if self._harness.capabilities.steer == "none":
@@ -263,14 +272,33 @@ class SessionActor:
             log.info("session %s: a steer was not taken: %s", self._spec.session, error)
             await self._happened(running, native.SteerSettled(running.turn, turn_id, "returned"))
 
-    async def _interrupt_now(self) -> None:
-        if self._program is not None:
-            with contextlib.suppress(HarnessError):
-                await self._program.interrupt()
+    def _interrupt_now(self, running: Running) -> None:
+        """Ask the program to stop, beside everything else, and see to it that the turn ends in any case."""
+        loop = asyncio.get_running_loop()
+        if asked := frozenset(running.open_turns - running.stopping):
+            running.stopping |= asked
+            loop.call_later(INTERRUPT_DEADLINE_S, self._inbox.post, Overdue(asked))
+        if self._program is not None and (running.asking is None or running.asking.done()):
+            running.asking = loop.create_task(self._ask_to_stop(self._program))
+
+    async def _ask_to_stop(self, program: Program) -> None:
+        with contextlib.suppress(HarnessError):
+            await program.interrupt()
+
+    async def _stop_asking(self, running: Running) -> None:
+        """The turn is at rest: nothing of its interrupt may reach the next one."""
+        if running.asking is not None:
+            await asyncio.wait({running.asking}, timeout=INTERRUPT_DEADLINE_S if self._program is not None else 0)
+            running.asking.cancel()
+
+    async def _end_by_force(self, running: Running) -> None:
+        """End the program now; what it leaves open has been interrupted. The next turn resumes the conversation."""
+        running.cut_off = "interrupted"
+        await self._end_program(FORCE_DEADLINE_S, running)
 
     # What the program says.
 
-    async def _happened(self, running: _Running, event: native.HarnessEvent) -> None:
+    async def _happened(self, running: Running, event: native.HarnessEvent) -> None:
         """One event of the program: into the ledger where it belongs there, then told."""
         match event:
             case native.TurnStarted():
@@ -301,7 +329,7 @@ class SessionActor:
                 pass
         self._tell(running.job, self._told(event))
 
-    async def _settle(self, running: _Running, event: native.SteerSettled) -> None:
+    async def _settle(self, running: Running, event: native.SteerSettled) -> None:
         message = running.unsettled.pop(event.steer, None)
         if message is None:
             log.warning("session %s: a steer was settled twice: %s", self._spec.session, event.steer)
@@ -326,14 +354,17 @@ class SessionActor:
             with contextlib.suppress(HarnessError):  # it withdrew the request meanwhile, or is gone
                 await self._program.answer(event.request, verdict, reason)
 
-    async def _after_the_end(self, running: _Running, error: HarnessError | None) -> None:
+    async def _after_the_end(self, running: Running, error: HarnessError | None) -> None:
         """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""
         self._program = None
-        gone = error or HarnessError("process-died", "the program ended in the middle of a turn")
+        if running.cut_off == "interrupted":
+            error = None
+        elif error is None:
+            error = HarnessError("process-died", "the program ended in the middle of a turn")
         for steer in list(running.unsettled):
             await self._happened(running, native.SteerSettled(running.turn, steer, "returned"))
         for turn in sorted(running.open_turns):
-            await self._happened(running, native.TurnEnded(turn, "failed", error=gone))
+            await self._happened(running, native.TurnEnded(turn, running.cut_off, error=error))
 
     async def _between_turns(self, command: FromProgram) -> None:
         if command.program is not self._program:
@@ -348,53 +379,62 @@ class SessionActor:
 
     # The program.
 
-    async def _ensure_program(self) -> HarnessError | None:
-        """Start or resume the program if it is not there; the reason if that cannot be done."""
+    async def _open_program(self, running: Running) -> HarnessError | None:
+        """Start or resume the program if it is not there; the reason if that cannot be done.
+
+        None without a program: somebody stopped the turn before there was one.
+        """
         if self._program is not None:
             return None
-        spec = attrs.evolve(self._spec, resume=self._native_id)
         try:
-            program = await Program.open(self._harness, spec, self._access)
+            self._stopped(running, await self._inbox.unless_stopped(running.job, self._opened_program(), 0.0))
         except HarnessError as error:
             return error
+        return None
+
+    async def _opened_program(self) -> None:
+        spec = attrs.evolve(self._spec, resume=self._native_id)
+        program = await Program.open(self._harness, spec, self._access)
         self._program = program
         self._pump = asyncio.get_running_loop().create_task(self._forward(program))
-        return None
+
+    def _stopped(self, running: Running, stops: Sequence[Interrupt | Abandon | Close]) -> None:
+        """Take what stopped the turn before the program had it as carried out."""
+        for each in stops:
+            match each:
+                case Interrupt():
+                    _resolve(each.done, None)
+                case Abandon():
+                    running.abandoned = True
+                case Close():
+                    self._closing = each.deadline_s
 
     async def _forward(self, program: Program) -> None:
         async for event in program.events():
-            self._inbox.put_nowait(FromProgram(program, event))
+            self._inbox.post(FromProgram(program, event))
 
-    async def _end_program(self, deadline_s: float, running: _Running | None = None) -> None:
+    async def _end_program(self, deadline_s: float, running: Running | None = None) -> None:
         program, pump = self._program, self._pump
         if program is None:
             return
         try:
-            await program.close(deadline_s)
+            async with asyncio.timeout(deadline_s + CLOSE_GRACE_S):
+                await program.close(deadline_s)
         except HarnessError as error:
             log.warning("session %s: %s", self._spec.session, error)
+        except TimeoutError:
+            log.warning("session %s: the harness does not end its program: it is ended by force", self._spec.session)
+            await self._access.end(deadline_s=FORCE_DEADLINE_S)
         if pump is not None:
             done, _ = await asyncio.wait({pump}, timeout=deadline_s)
             if not done:
                 pump.cancel()
         if running is not None and not running.at_rest:
-            for event in self._take_events(program):
+            for event in self._inbox.take_events(program):
                 await self._happened(running, event)
             if not running.at_rest:
                 await self._after_the_end(running, HarnessError("process-died", "the session was closed"))
         self._program = None
-
-    def _take_events(self, program: Program) -> list[native.HarnessEvent]:
-        """What the program still said, out of the inbox; everything else stays in it."""
-        taken: list[native.HarnessEvent] = []
-        for _ in range(self._inbox.qsize()):
-            command = self._inbox.get_nowait()
-            if isinstance(command, FromProgram):
-                if command.program is program:
-                    taken.append(command.event)
-            else:
-                self._inbox.put_nowait(command)
-        return taken
 
     async def _keep_native_id(self) -> None:
         # Only once a turn has begun: a conversation without one cannot be resumed.
@@ -408,8 +448,7 @@ class SessionActor:
 
     def _refuse_the_rest(self) -> None:
         closed = SessionClosed(f"session {self._spec.session} has ended")
-        while not self._inbox.empty():
-            command = self._inbox.get_nowait()
+        for command in self._inbox.take_all():
             match command:
                 case Job():
                     self._waiting.append(command)

@@ -76,6 +76,13 @@ class Interrupt:
 
 
 @attrs.frozen(eq=False)
+class Overdue:
+    """The time is over in which the turns that were interrupted should have ended."""
+
+    turns: frozenset[str]
+
+
+@attrs.frozen(eq=False)
 class Abandon:
     """Nobody reads the events of `job` any more."""
 
@@ -97,4 +104,4 @@ class FromProgram:
     event: native.HarnessEvent
 
 
-Command: TypeAlias = Job | Steer | Interrupt | Abandon | Close | FromProgram
+Command: TypeAlias = Job | Steer | Interrupt | Overdue | Abandon | Close | FromProgram

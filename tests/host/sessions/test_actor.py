@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
@@ -33,7 +34,7 @@ from buzz_host.ledger.verify import verify
 from buzz_host.processes import Children, ProgramHost
 from buzz_host.sessions import events
 from buzz_host.sessions.access import SessionAccess
-from buzz_host.sessions.actor import SessionActor
+from buzz_host.sessions.actor import INTERRUPT_DEADLINE_S, SessionActor
 from buzz_host.sessions.commands import ComposedTurn, SessionClosed
 from buzz_host.sessions.recording import LedgerRecorder
 from buzz_host.sessions.roster import KnownSession, find, remember
@@ -308,6 +309,89 @@ async def test_interrupt_reaches_the_program_and_the_next_turn_works(home: Path)
         stage.harness.on_send = lambda session, turn: session.say(TurnEnded(turn.id, "completed"))
         await collected(stage)
         assert stage.statuses() == ["interrupted", "completed"]
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+class HungSession(ScriptedSession):
+    """Its program was stopped by somebody: it answers nothing, and takes nothing once its input is full."""
+
+    reads = True
+
+    async def send(self, turn: Turn) -> None:
+        await super().send(turn)
+        if not self.reads:
+            await never()
+
+    async def interrupt(self) -> None:
+        await super().interrupt()
+        await never()
+
+
+class DeafSession(HungSession):
+    reads = False
+
+
+class HungHarness(ScriptedHarness):
+    """Opens sessions of the kind that it is given; None: opening one never ends."""
+
+    def __init__(self, kind: type[ScriptedSession] | None) -> None:
+        super().__init__(on_send=begins)
+        self.kind = kind
+
+    async def open(self, spec: SessionSpec, host: SessionHost) -> ScriptedSession:
+        if self.kind is None:
+            await never()
+        assert self.kind is not None
+        session = self.kind(self, spec)
+        self.sessions.append(session)
+        return session
+
+
+@pytest.mark.req("TRN-04", "OPS-03")
+@pytest.mark.parametrize(
+    ("kind", "most_s"), [(HungSession, INTERRUPT_DEADLINE_S + 2), (DeafSession, INTERRUPT_DEADLINE_S + 2), (None, 2)]
+)
+async def test_a_program_that_hangs_is_ended_when_it_was_interrupted_and_the_next_turn_works(
+    home: Path, kind: type[ScriptedSession] | None, most_s: float
+) -> None:
+    harness = HungHarness(kind)
+    async with staged(home, harness) as stage:
+        async with stage.session.turn("Begin") as stream:
+            if kind is not None:
+                await until(stream, events.TurnStarted)
+            begun = time.monotonic()
+            await stage.session.interrupt()
+            ended = await until(stream, events.TurnCompleted)
+            assert isinstance(ended, events.TurnCompleted)
+            assert (ended.status, ended.error) == ("interrupted", None)
+            assert time.monotonic() - begun < most_s
+        harness.kind = ScriptedSession
+        harness.on_send = lambda session, turn: session.say(TurnEnded(turn.id, "completed"))
+        await collected(stage)
+        assert stage.statuses() == ["interrupted", "completed"]
+        assert [turn.message for turn in stage.program.sent][-1:] != ["Begin"]
+
+
+@pytest.mark.req("TRN-04", "OPS-03")
+@pytest.mark.parametrize("kind", [HungSession, DeafSession, None])
+async def test_whoever_interrupts_and_then_leaves_waits_for_no_program(
+    home: Path, kind: type[ScriptedSession] | None
+) -> None:
+    async with staged(home, HungHarness(kind)) as stage:
+        async with stage.session.turn("Begin") as stream:
+            if kind is not None:
+                await until(stream, events.TurnStarted)
+            interrupting = asyncio.create_task(stage.session.interrupt())
+            await asyncio.sleep(0)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 2
+        await interrupting
+        told = [event async for event in stream]
+        assert [event.status for event in told if isinstance(event, events.TurnCompleted)] == ["interrupted"]
+        assert stage.statuses() == ["interrupted"]
 
 
 @pytest.mark.req("API-02")
