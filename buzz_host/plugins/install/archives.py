@@ -71,8 +71,10 @@ class Archive:
     def _damage_told(self) -> Iterator[None]:
         try:
             yield
-        except Refused:
+        except (Refused, FileNotFoundError):
             raise
+        except OSError as error:  # the disk's, or a seek to where a damaged archive points
+            raise Refused(f"{self.label}: is damaged, or cannot be read ({error.strerror or error})") from None
         except _DAMAGED as error:
             raise Refused(f"{self.label}: is damaged, or no archive of its kind ({error})") from None
 

@@ -30,7 +30,6 @@ _SAID_MAX_BYTES: Final = 16 * 1024
 _ULIMIT_BLOCK_BYTES: Final = 512
 _SETTINGS: Final[Mapping[str, str]] = {
     "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
     "core.askPass": "",
     "credential.helper": "",
     "fetch.fsckObjects": "true",

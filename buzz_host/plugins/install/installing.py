@@ -108,8 +108,13 @@ def uninstall(home: Home, name: str) -> InstalledPlugin:
 def _fetched(home: Home, wanted: Provenance, called_off: threading.Event) -> Fetched:
     if wanted.kind != "git":
         return fetch(wanted, Path(), called_off)
-    with staging(home) as workplace:
-        return fetch(wanted, workplace, called_off)
+    try:
+        with staging(home) as workplace:
+            return fetch(wanted, workplace, called_off)
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or home.store}: cannot be written ({error.strerror}); nothing was installed"
+        ) from None
 
 
 def _may_be_placed(home: Home, lock: Lock, checked: Checked, hides: Mapping[str, str]) -> Question | None:

@@ -155,6 +155,10 @@ def test_the_settings_of_the_person_are_not_used(
     git.write(plugin())
     config = tmp_path / "gitconfig"
     config.write_text(f'[url "{tmp_path}/elsewhere/"]\n\tinsteadOf = {git.path.as_uri()}\n', encoding="utf-8")
+    person = tmp_path / "person"
+    person.mkdir()
+    (person / ".gitconfig").write_bytes(config.read_bytes())
+    monkeypatch.setenv("HOME", str(person))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))

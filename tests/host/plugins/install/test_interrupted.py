@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from buzz_host.plugins.install.lockfile import NotInstalled, read_lock
 from buzz_host.plugins.install.storing import STAGING_NAME, staging, sweep
 from buzz_host.settings import Home
 from tests.host.plugins.install.interrupted import left
-from tests.host.plugins.install.making import everything, folder, manifest, plugin, put
+from tests.host.plugins.install.making import Git, everything, folder, manifest, plugin, put
 from tests.quality.tree import ROOT
 
 pytestmark = pytest.mark.req("CAT-02", "OPS-03")
@@ -168,6 +169,20 @@ def test_on_a_disk_that_is_full_the_old_one_stays(small_disk: Path, tmp_path: Pa
     assert versions(home) == ["2"]
     put(home, source)
     assert left(home) == []
+
+
+def test_on_a_disk_that_is_full_a_repository_is_not_fetched(small_disk: Path, tmp_path: Path) -> None:
+    home = Home(small_disk / "home")
+    put(home, folder(tmp_path, "resident", plugin("resident")))
+    before = everything(home.root)
+    git = Git(tmp_path / "repository")
+    git.write({**plugin(), "data.bin": random.Random(1).randbytes(600_000)})
+    for taken in (0, 300, 400, 440):
+        (small_disk / "taken").write_bytes(bytes(taken * 1024))
+        with pytest.raises(BuzzError) as caught:
+            put(home, git.path.as_uri())
+        assert "\n" not in str(caught.value)
+        assert everything(home.root) == before
 
 
 def test_a_home_that_may_not_be_written(small_disk: Path, tmp_path: Path) -> None:
