@@ -306,9 +306,11 @@ def test_the_events_and_their_keys_are_those_that_are_printed() -> None:
         "kind", "status", "native", "retryable",
     ]  # fmt: skip
     assert names == expected
+    # What the ledger has beside an event's: `changed` is printed where it is true alone.
     assert [field.name for field in attrs.fields(SectionView)] == [
-        field.name for field in attrs.fields(events.SectionRow)
-    ]
+        *(field.name for field in attrs.fields(events.SectionRow)), "changed",
+    ]  # fmt: skip
+    says(EVENTS, "there is a key `changed` as well")
     assert f"| `v` | `{events.EVENT_VERSION}` |" in EVENTS.read_text(encoding="utf-8")
 
 
@@ -328,15 +330,18 @@ def _either(words: tuple[str, ...]) -> str:
 
 @pytest.mark.req("AUD-02")
 def test_the_keys_of_audit_commands_are_those_that_are_printed() -> None:
+    from buzz_host.ledger.search import Find
+    from buzz_host.ledger.views import PluginRow
     from buzz_host.services import audit
 
     told = [(code(row[0])[0], code(row[2])) for row in tables(AUDITING)["command | one object for each | keys"]]
     keys = dict(told)
     row: Any = _row()
     assert keys["turns"] == list(audit.row_json(row))
-    assert keys["why"] == [field.name for field in attrs.fields(audit.Verdict)]
-    from buzz_host.ledger.views import PluginRow
-
+    assert keys["why"] == list(audit.verdict_json(audit.Verdict("p", "i", True)))
+    find = Find("t", "", "", "section", None, None, None, 1, "text")
+    assert keys["search"] == list(audit.find_json(find))
+    says(AUDITING, "A key `changed` is there only where something is not as it was recorded")
     assert keys["plugin"] == list(audit.plugin_json(PluginRow(row, (), (), ())))
 
 
