@@ -175,7 +175,7 @@ def test_the_settings_of_the_person_are_not_used(
         "http://localhost/x.git", "git://localhost/x.git", "ftp://localhost/x.git", "ext::sh -c 'touch sprung'",
         "git+ext::sh", "fd::3", "https://user:secret@localhost/x.git", "https://token@localhost/x.git",
         "ssh://-oProxyCommand=touch/x", "file:///", "https:///x", "--upload-pack=touch sprung", "-x", "",
-        "https://localhost/x.tar.gz", "https://[::1/x.git", "https://localhost/x?token=secret",
+        "https://localhost/x" ".tar.gz", "https://[::1/x.git", "https://localhost/x?token=secret",
     ],
 )  # fmt: skip
 def test_what_is_no_address_of_a_repository(text: str, refused: Refuse, tmp_path: Path) -> None:
