@@ -17,6 +17,8 @@ from buzz_host.plugins.install.requests import requested
 from buzz_host.settings import Home
 from tests.host.plugins.install.making import SPEAKS, Git, everything, manifest, plugin, put
 
+ARCHIVE = ".tar.gz"
+
 pytestmark = pytest.mark.req("CAT-02", "SEC-03")
 
 Refuse = Callable[..., str]
@@ -175,7 +177,7 @@ def test_the_settings_of_the_person_are_not_used(
         "http://localhost/x.git", "git://localhost/x.git", "ftp://localhost/x.git", "ext::sh -c 'touch sprung'",
         "git+ext::sh", "fd::3", "https://user:secret@localhost/x.git", "https://token@localhost/x.git",
         "ssh://-oProxyCommand=touch/x", "file:///", "https:///x", "--upload-pack=touch sprung", "-x", "",
-        "https://localhost/x" ".tar.gz", "https://[::1/x.git", "https://localhost/x?token=secret",
+        f"https://localhost/x{ARCHIVE}", "https://[::1/x.git", "https://localhost/x?token=secret",
     ],
 )  # fmt: skip
 def test_what_is_no_address_of_a_repository(text: str, refused: Refuse, tmp_path: Path) -> None:
