@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import Protocol
 
 import click
@@ -22,6 +23,10 @@ class Replies(Protocol):
     """How the command's own turn, and those that steering made of it, ended; the worst of them."""
 
     def take(self, event: events.Event) -> None: ...
+    def left(self) -> None:
+        """The turn was left before all was told of it."""
+        ...
+
     def finish(self, session: str) -> None: ...
 
 
@@ -30,14 +35,42 @@ class EventLines:
 
     def __init__(self) -> None:
         self.status: TurnStatus | None = None
+        self._begun: dict[str, tuple[events.Event, list[str]]] = {}
+        """The turns that have not ended: how each began, and the reply so far."""
 
     def take(self, event: events.Event) -> None:
         """Print `event`."""
         self.status = _worse(self.status, event)
+        self._follow(event)
         print_json(event.as_json())
+
+    def left(self) -> None:
+        """Say of each turn that it ended: whoever reads this waits for one end of each beginning."""
+        for turn, (begun, said) in self._begun.items():
+            ended = events.TurnCompleted(
+                at=datetime.now(UTC),
+                session=begun.session,
+                turn=turn,
+                status="interrupted",
+                reply="".join(said),
+                usage=None,
+                error=None,
+            )
+            print_json(ended.as_json())
+        self._begun.clear()
 
     def finish(self, session: str) -> None:
         """Nothing more: the events say all."""
+
+    def _follow(self, event: events.Event) -> None:
+        if event.turn is None:
+            return
+        if event.event == "turn_started":
+            self._begun[event.turn] = event, []
+        elif event.event == "text_delta" and event.turn in self._begun:
+            self._begun[event.turn][1].append(str(event.as_json()["text"]))
+        elif event.event == "turn_completed":
+            self._begun.pop(event.turn, None)
 
 
 class ReplyText:
@@ -81,6 +114,10 @@ class ReplyText:
             case events.SessionEnded():
                 if event.error is not None:
                     self._beside(f"the program ended: {error_in_words(event.error)}")
+
+    def left(self) -> None:
+        """End the line that was begun."""
+        self._end_line()
 
     def finish(self, session: str) -> None:
         """Say how to go on, and where to look."""

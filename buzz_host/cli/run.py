@@ -1,15 +1,17 @@
 """`buzz run`: one turn of an agent. The reply streams to stdout; everything beside it goes to stderr.
 
-With --json, each event is one line of stdout. Ctrl-C interrupts the turn, which is recorded so; a second one leaves.
+With --json, each event is one line of stdout. Ctrl-C interrupts the turn, which is recorded so; a program that does not
+stop then is ended after a few seconds, and at once by a second Ctrl-C.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +20,9 @@ from buzz_host.cli.options import agent_option, harness_option, home_option, hom
 
 if TYPE_CHECKING:
     from buzz_host.cli.replies import Replies
+
+STDERR: Final = 2
+INTERRUPTING: Final = b"\ninterrupting: waiting for the program, 5 s at most; Ctrl-C again ends it now\n"
 
 
 @click.command()
@@ -79,6 +84,7 @@ def run(
     except HostGone as gone:
         raise Ending(EXIT_FAILED, str(gone)) from None
     except KeyboardInterrupt:
+        replies.left()
         raise Ending(EXIT_INTERRUPTED) from None
     replies.finish(session)
     if replies.status != "completed":
@@ -87,23 +93,30 @@ def run(
 
 @contextmanager
 def _stoppable(interrupt: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C interrupts the turn, the second leaves it, the third ends the process. SIGTERM leaves it, so
-    that what runs is ended and recorded."""
+    """The first Ctrl-C interrupts the turn, the second leaves it, the third ends the process. SIGTERM and SIGHUP leave
+    it, so that what runs is ended and recorded."""
     ways = iter((interrupt, leave))
 
     def pressed(number: int, frame: object) -> None:
         way = next(ways)
         if way is leave:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+        else:
+            with suppress(OSError):
+                # Not through the stream, which may be in the middle of a write.
+                os.write(STDERR, INTERRUPTING)
         way()
 
     def told_to_end(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL)
         leave()
 
+    before: dict[signal.Signals, Any] = {}
     try:
-        before = {signal.SIGINT: signal.signal(signal.SIGINT, pressed)}
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, told_to_end)
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, pressed)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                before[number] = signal.signal(number, told_to_end)
     except ValueError:  # not on the main thread: nobody's Ctrl-C arrives here
         yield
         return

@@ -29,6 +29,7 @@ from buzz_author.errors import BuzzError
 from buzz_host.processes import launcher as keeper
 from buzz_host.processes.child import ChildProcess, Streams
 from buzz_host.processes.launcher import Row
+from buzz_host.settings.files import naming
 
 # Of the time for an ending, this part is for ending in order; then the keepers kill, and at last we do.
 _ASKED_SHARE: Final = 0.6
@@ -128,8 +129,9 @@ class Children:
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in marker.items())
         command = shlex.join([*self._keeper_argv(), ",".join(sorted(keep)) or "-", str(program)])
         path = self._folder / f"start-{next(self._launchers)}"
-        path.write_text(f'#!/bin/sh\nexport {exports}\nexec {command} "$@"\n', encoding="utf-8")
-        path.chmod(0o700)
+        with naming(path):
+            path.write_bytes(os.fsencode(f'#!/bin/sh\nexport {exports}\nexec {command} "$@"\n'))
+            path.chmod(0o700)
         return path
 
     async def end(self, owner: str, *, deadline_s: float) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from buzz_host.services.host import Host
     from buzz_host.services.session_calls import Interruptible, OpenSession
     from buzz_host.sessions.session import Session
+    from buzz_host.sessions.streams import EventStream
     from buzz_host.sessions.turn_text import Event
     from buzz_host.settings import Home
 
@@ -75,9 +76,17 @@ class Local:
     ) -> str:
         async with opening.opened(await self._started()) as session:
             with stoppable(*_ways_to_stop(session)):
-                async with session.turn(message) as events:
-                    async for event in events:
-                        take(event)
+                events: EventStream | None = None
+                try:
+                    async with session.turn(message) as events:
+                        async for event in events:
+                            take(event)
+                except asyncio.CancelledError:
+                    # The turn was left, and is at rest now: how it ended is told all the same.
+                    if events is not None and events.ended:
+                        async for event in events:
+                            take(event)
+                    raise
             return session.id
 
 

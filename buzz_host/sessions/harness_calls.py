@@ -9,6 +9,7 @@ from pathlib import Path
 
 from buzz_author.errors import describe
 from buzz_author.harness import Harness, HarnessError, SessionSpec
+from buzz_host.settings.files import surroundings
 
 
 @contextmanager
@@ -34,6 +35,8 @@ def encoded(harness: Harness, text: str, spec: SessionSpec) -> str:
 
 
 def _placed(error: Exception) -> str:
+    if isinstance(error, OSError) and (line := surroundings(error)) is not None:
+        return line  # a full disk, say: which file it was helps, and not where in the code
     frames = traceback.extract_tb(error.__traceback__)
     # The innermost frame is where it happened, be it in a library; the file's name is enough for its author.
     return f"{describe(error)} ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else describe(error)

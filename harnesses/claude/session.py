@@ -33,6 +33,7 @@ INTERRUPT_DEADLINE_S: Final = 10.0
 GRACE_S: Final = 1.5
 _GRACE_SHARE: Final = 0.4
 CLEANUP_DEADLINE_S: Final = 5.0
+CANCELLED_DEADLINE_S: Final = 0.5
 _LAST_WAIT_S: Final = 1.0
 # The program's last words may come after its end.
 _LAST_WORDS_S: Final = 0.1
@@ -75,15 +76,18 @@ class ClaudeSession:
             _make_folders(spec.config_dir)
             _write_private(prompt, spec.system_prompt)
         except OSError as error:
-            raise HarnessError("unknown", f"{error.filename}: {error.strerror}") from error
+            path = error.filename or prompt  # a write that meets a full disk names none
+            raise HarnessError("unknown", f"{path}: cannot be written ({error.strerror})") from error
         session = cls(spec, host, native_id, prompt, log)
         session._client = ClaudeSDKClient(session._options(launcher, environment))
         try:
             async with asyncio.timeout(CONNECT_DEADLINE_S):
                 await session._client.connect()
         except BaseException as error:
-            await session._last_words()
-            await session._clean_up()
+            cancelled = isinstance(error, asyncio.CancelledError)  # somebody waits for it to end
+            if not cancelled:
+                await session._last_words()
+            await session._clean_up(CANCELLED_DEADLINE_S if cancelled else CLEANUP_DEADLINE_S)
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise faults.of_exception(error, session._tail) from error
