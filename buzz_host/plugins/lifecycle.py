@@ -98,9 +98,7 @@ class PluginRuntime:
                 while not all(keeper.settled for keeper in self._keepers.values()):
                     self._moved.clear()
                     await self._moved.wait()
-        return tuple(
-            keeper.late() for _, keeper in sorted(self._keepers.items()) if keeper.status.state == "starting"
-        )
+        return tuple(keeper.late() for _, keeper in sorted(self._keepers.items()) if keeper.status.state == "starting")
 
     async def close(self, deadline_s: float) -> tuple[PluginFault, ...]:
         """Stop all plugins at the same time, and wait for their clean-ups, `deadline_s` seconds at most.

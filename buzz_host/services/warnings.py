@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from buzz_author.errors import BuzzError
 from buzz_author.names import folded
@@ -17,13 +17,15 @@ from buzz_host.settings.toml_words import dotted
 if TYPE_CHECKING:
     from buzz_host.services.host import Host
 
-_FILE = "buzz.toml"
+_FILE: Final = "buzz.toml"
+# `freezer` is a slip of the pen for `freeze` (0.92); `release-freeze` is none for `release-notes` (0.74).
+SLIP_LIKENESS: Final = 0.85
 
 
 def every_warning(host: Host) -> tuple[str, ...]:
     """All warnings: of `buzz.toml`, of plugins and their settings, of agents' files."""
     live = host.plugins
-    lines = [*live.settings.warnings, *_names(host), *_tables(host, only_near=False), *live.found.warnings]
+    lines = [*live.settings.warnings, *_names(host, None), *_tables(host, only_near=False), *live.found.warnings]
     for source in live.found.sources:
         lines += live.enablement.setting_warnings(source)
     return tuple(dict.fromkeys([*lines, *(str(note) for note in host.agents.warnings)]))
@@ -44,7 +46,7 @@ def turn_warnings(host: Host, agent: str | None, resume: str | None = None) -> t
         spec = host.agents.get(agent or live.settings.default_agent)
     except BuzzError:
         return ()
-    lines = [*live.settings.warnings, *_names(host), *_tables(host, only_near=True)]
+    lines = [*live.settings.warnings, *_names(host, spec.name), *_tables(host, only_near=True)]
     beginnings: list[str] = []
     for source in live.found.sources:
         if live.enablement.enabled_for(source, spec.name):
@@ -54,8 +56,9 @@ def turn_warnings(host: Host, agent: str | None, resume: str | None = None) -> t
     return tuple(dict.fromkeys([*lines, *(str(note) for note in spec.warnings)]))
 
 
-def _names(host: Host) -> Iterator[str]:
-    """A line for each agent or plugin in the lists of `buzz.toml` that is nobody's name."""
+def _names(host: Host, agent: str | None) -> Iterator[str]:
+    """A line for each agent or plugin in the lists of `buzz.toml` that is nobody's name; without the lists of other
+    agents, where one is named."""
     settings = host.plugins.settings
     agents, plugins = host.agents.names, _plugins(host)
     lists: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -67,6 +70,8 @@ def _names(host: Host) -> Iterator[str]:
     for name, own in settings.agents.items():
         if name not in agents:
             yield _nobody(("agents", name), "agent", name, agents)
+        elif agent not in (None, name):
+            continue
         lists["agents", name, "plugins_on"] = own.plugins_on
         lists["agents", name, "plugins_off"] = own.plugins_off
     for path, names in lists.items():
@@ -82,7 +87,7 @@ def _tables(host: Host, *, only_near: bool) -> Iterator[str]:
     for name in host.plugins.settings.plugins:
         if folded(name) in map(folded, plugins):
             continue
-        if not only_near or get_close_matches(name, plugins, n=1):
+        if not only_near or get_close_matches(name, plugins, n=1, cutoff=SLIP_LIKENESS):
             yield _nobody(("plugins", name), "plugin", name, plugins)
 
 

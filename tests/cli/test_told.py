@@ -142,11 +142,11 @@ def test_what_is_odd_in_the_files_of_a_turn_is_told_beside_it(buzz: Buzz, home: 
         "buzz.toml: plugins.freeze.branch: expected a text, found the number 5; the plugin's default holds",
         f"{folder / 'plugin.toml'}: versoin: this key is not known; did you mean version?",
     ]
+    line_2 = "the agent is called 'rel' after this key, not 'release' after its file: rename one"
     of_rel = [
         f"{agents / 'release.md'}:4: unknown key 'efort' is ignored; did you mean 'effort'?",
         f"{agents / 'release.md'}:5: unknown key 'buz' is ignored; did you mean 'buzz'?",
-        f"{agents / 'release.md'}:2: the agent is called 'rel' after this key, not 'release' after its file: "
-        "rename one",
+        f"{agents / 'release.md'}:2: {line_2}",
     ]
 
     def told(*command: str) -> list[str]:
