@@ -138,7 +138,9 @@ def neutralise(text: str) -> str:
 
 
 def _without_tags(text: str, opener: str) -> str:
-    found = [match.start() for match in _candidate(opener).finditer(text) if _names_a_tag(match)]
+    # What stands after an opener is judged once a text, however often it stands there.
+    judged: dict[str, bool] = {}
+    found = [match.start() for match in _candidate(opener).finditer(text) if _names_a_tag(match, judged)]
     if not found:
         return text
     pieces = []
@@ -166,13 +168,16 @@ def _candidate(opener: str) -> re.Pattern[str]:
     )
 
 
-def _names_a_tag(match: re.Match[str]) -> bool:
+def _names_a_tag(match: re.Match[str], judged: dict[str, bool]) -> bool:
     ascii_name, rest, odd = match.groups()
     if ascii_name is not None and rest is None:
         return ascii_name.lower() in _ALL_TAGS
-    seen: str = (odd or ascii_name + rest).translate(_AS_READ)
-    name = _name_as_read().match(seen)
-    return name is not None and name[1] in _ALL_TAGS
+    region: str = odd or ascii_name + rest
+    verdict = judged.get(region)
+    if verdict is None:
+        name = _name_as_read().match(region.translate(_AS_READ))
+        verdict = judged[region] = name is not None and name[1] in _ALL_TAGS
+    return verdict
 
 
 class _AsRead(dict[int, str]):
