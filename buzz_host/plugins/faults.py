@@ -18,6 +18,9 @@ from buzz_host.plugins.whose import own_place
 ROOT: Final = "buzz_plugins"
 _OF_IMPORTS: Final = ("<frozen importlib", __file__.replace("faults.py", "loading.py"))
 _PACKAGE: Final = re.compile(rf"{ROOT}\.\w+?_[0-9a-f]{{16}}(?:_\d+)?(?=[.'\s]|$)")
+# Python names a method by its class; an author knows it by what it is called on.
+_KNOWN_AS: Final = {"HostAgents": "ctx.agents.", "Agents": "ctx.agents.", "HostContext": "ctx.", "TurnAgent": "agent."}
+_OURS: Final = re.compile(rf"\b({'|'.join(_KNOWN_AS)})\.(?=\w+\(\))")
 _READ_ONLY: Final = "'mappingproxy' object "
 
 
@@ -55,6 +58,8 @@ def _said(plugin: str, error: BaseException) -> str:
             return f"{type(error).__name__}: plugin '{plugin}' has no file {file}.py"
     except BaseException:
         return describe(error)
+    if isinstance(error, TypeError):
+        return _OURS.sub(lambda match: _KNOWN_AS[match[1]], describe(error))
     if isinstance(error, ImportError):
         return _PACKAGE.sub(f"plugin {plugin}", describe(error)).replace(" (unknown location)", "")
     return describe(error)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from buzz_author.errors import PluginFault, describe
+from buzz_author.errors import PluginFault
 from buzz_author.harness import Capabilities, Harness, Probe
-from buzz_host.plugins.contributions import HARNESSES
+from buzz_host.plugins.contributions import HARNESSES, Contribution
+from buzz_host.plugins.faults import described
 
 if TYPE_CHECKING:
     from buzz_host.services.host import Host
@@ -42,7 +43,7 @@ async def harness_views(host: Host) -> tuple[HarnessView, ...]:
     # Of two that offer the same id the first, by plugin, is the one that runs turns.
     first = {each.value.id: each for each in reversed(offered)}
     chosen = [first[identifier] for identifier in sorted(first)]
-    probes = await asyncio.gather(*(_probe(each.value) for each in chosen))
+    probes = await asyncio.gather(*(_probe(each) for each in chosen))
     return tuple(
         HarnessView(
             each.value.id,
@@ -61,13 +62,13 @@ def harness_faults(host: Host) -> tuple[PluginFault, ...]:
     return host.plugins.faults()
 
 
-async def _probe(harness: Harness) -> Probe:
+async def _probe(offered: Contribution[Harness]) -> Probe:
     try:
-        return await asyncio.wait_for(harness.probe(), PROBE_DEADLINE_S)
+        return await asyncio.wait_for(offered.value.probe(), PROBE_DEADLINE_S)
     except TimeoutError:
         return Probe(fault=f"it did not say within {PROBE_DEADLINE_S:g} s what it finds")
     except Exception as error:
-        return Probe(fault=describe(error))
+        return Probe(fault=described(offered.plugin, error))
 
 
 def _key_present(capabilities: Capabilities) -> bool | None:

@@ -123,11 +123,11 @@ class LivePlugins:
     def turn_faults(self, *, told: bool) -> tuple[PluginFault, ...]:
         """The faults that concern a turn that is made now; `told` says that it is sent, and tells them.
 
-        What an earlier run of a plugin left behind when it stopped is told once: it says nothing of the one that is
-        active now.
+        What an earlier run of a plugin left behind when it stopped is told once, unless the plugin still waits for it:
+        it says nothing of the one that is active now.
         """
-        active = {each.id for each in self._running.states() if each.state == "active"}
-        passed = {each for each in self.faults() if each.phase == DISPOSE and each.plugin in active}
+        waiting = {each.id for each in self._running.states() if each.state == "starting"}
+        passed = {each for each in self.faults() if each.phase == DISPOSE and each.plugin not in waiting}
         shown = tuple(each for each in self.faults() if each not in passed & self._told)
         if told:
             self._told = frozenset(passed)

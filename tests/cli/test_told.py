@@ -192,6 +192,11 @@ def test_a_broken_file_is_named_by_path_and_line(buzz: Buzz, home: Path, tmp_pat
     [
         ("ctx.agents.addInstruction(id='a')", "ctx.agents has no 'addInstruction'; did you mean 'addInstructions'?"),
         ("ctx.agents.addTool(1)", "this release of Buzz has no ctx.agents.addTool; it has addInstructions, "),
+        (
+            "ctx.agents.addInstructions(ident='a', text='b')",
+            "ctx.agents.addInstructions() got an unexpected keyword argument 'ident'",
+        ),
+        ("ctx.effect()", "ctx.effect() missing 1 required positional argument: 'disposer'"),
         ("ctx.agnts", "ctx has no 'agnts'; did you mean 'agents'?"),
         ("ctx.settings['x'] = 1", "ctx.settings is read-only; the person's values stand in buzz.toml"),
         ("ctx.settings.update(x=1)", "ctx.settings is read-only; the person's values stand in buzz.toml"),

@@ -151,6 +151,27 @@ async def test_the_order_in_which_plugins_start_never_shows(home: Path, tmp_path
     assert [dict(each.attributes)["plugin"] for each in parse(text) if each.tag == "plugin-instructions"] == names
 
 
+@pytest.mark.req("PLG-02", "PLG-06")
+async def test_a_fault_of_a_clean_up_is_told_in_one_turn_and_not_in_previews_of_it_alone(home: Path) -> None:
+    write_plugin(home / "plugins", "flaky", f"{speaks('Hello.')}\n    ctx.effect(lambda: {{}}['gone'])")
+    async with Host(home, plugins=[ECHO]) as host, host.session(harness="echo") as session:
+        assert (await one_turn(session)).faults == ()
+        # Other settings start it anew; the one before has left a fault behind.
+        (home / "buzz.toml").write_text("[plugins.flaky]\nx = 1\n", encoding="utf-8")
+        expected = [("flaky", "dispose", "KeyError: 'gone' (flaky.py:6)")]
+
+        def faults(turn: events.TurnText) -> list[tuple[str, str, str]]:
+            return [(each.plugin, each.phase, each.message) for each in turn.faults]
+
+        assert faults(await host.preview("Hello", harness="echo")) == expected
+        turn = await one_turn(session)
+        assert told(turn) == {"flaky": "Hello."}
+        assert faults(turn) == expected
+        assert faults(await one_turn(session)) == []
+        assert faults(await host.preview("Hello", harness="echo")) == []
+        assert [each.phase for each in host.plugins.faults()] == ["dispose"], "the list of errors has it"
+
+
 @pytest.mark.req("INS-14")
 async def test_a_guard_that_spins_costs_the_turn_nothing_else(home: Path) -> None:
     spin = "(lambda agent: [None for _ in iter(int, 1)])"
