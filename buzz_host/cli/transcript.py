@@ -83,7 +83,7 @@ def _handed_over(drawing: Drawing, handed: HandedOverView, status: str) -> None:
         if handed.by == "client"
         else "by the running host"
     )
-    entries = counted(len(handed.entries), "entry").replace("entrys", "entries")
+    entries = "1 entry" if len(handed.entries) == 1 else f"{len(handed.entries)} entries"
     drawing.lines(Text.assemble(("handed   ", "dim"), printable_line(f"in {entries}, {how}")))
     if handed.cwd is not None:
         drawing.lines(Text.assemble(("folder   ", "dim"), printable_line(handed.cwd)))

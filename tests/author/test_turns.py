@@ -83,7 +83,7 @@ def test_asked_twice_it_gives_the_same_bytes_and_asks_nobody(kind: TurnKind, tex
         assert carried == [*instructions(*texts), ATTENTION]
 
 
-@pytest.mark.req("TRN-02", "TRN-05")
+@pytest.mark.req("TRN-02")
 @pytest.mark.parametrize("kind", ["watch", "timer"])
 @pytest.mark.parametrize("anchored", [False, True])
 def test_a_wake_carries_its_sections_once_anchored_or_not(kind: TurnKind, anchored: bool) -> None:

@@ -100,7 +100,7 @@ async def test_a_session_is_resumed_in_a_new_process_and_refused_where_it_cannot
     assert not list(stage.config_dir.glob("buzz/*"))[1:], "a session that did not start leaves no file"
 
 
-@pytest.mark.req("HAR-03", "SUP-01")
+@pytest.mark.req("HAR-03")
 async def test_closing_is_quick_even_when_the_model_hangs(stage: Stage) -> None:
     talk = await stage.open()
     turn = await talk.send("rehearse: hang")

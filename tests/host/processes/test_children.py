@@ -114,7 +114,7 @@ async def test_terminate_reaches_the_group_and_kill_the_whole_tree(children: Chi
     wait_until_gone(tag)
 
 
-@pytest.mark.req("HAR-03", "SUP-01")
+@pytest.mark.req("HAR-03")
 async def test_ending_an_owner_ends_its_trees_and_no_others(children: Children, tmp_path: Path) -> None:
     mine, env = tagged()
     other, other_env = tagged()
