@@ -1,4 +1,4 @@
-"""The server's process: `python -m buzz_host.rehearsal [--record FILE] [--script FILE]`.
+"""The server's process: `python -m buzz_host.rehearsal [--record FILE] [--script FILE] [--temporary FOLDER]`.
 
 Prints one JSON line when it is ready (`{"url": …}`, or `{"error": …}` and exit code 2), then serves until its
 standard input ends or its parent does: whoever started it cannot leave it behind, not even by dying.
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from buzz_host.rehearsal.engine import Engine
 from buzz_host.rehearsal.neutral import NotUnderstood
-from buzz_host.rehearsal.record import Record
+from buzz_host.rehearsal.record import Record, remove_temporary
 from buzz_host.rehearsal.script import steps_of_file
 from buzz_host.rehearsal.server import RehearsalServer
 
@@ -32,6 +32,7 @@ def main() -> NoReturn:
     parser.add_argument("--record", type=Path, help="append each request to this file (JSON Lines)")
     parser.add_argument("--script", type=Path, help="answer with these, in order (.toml, or JSON)")
     parser.add_argument("--parent", type=int, default=os.getppid(), help="end with this process, our parent")
+    parser.add_argument("--temporary", type=Path, help="remove the temporary files in this folder at the end")
     options = parser.parse_args()
     run = secrets.token_hex(8)
     try:
@@ -51,6 +52,9 @@ def main() -> NoReturn:
     threading.Thread(target=_warm, daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         _wait_for_end(options.parent)
+    if options.temporary is not None:
+        # Its host does so too, unless it was killed: then nobody else is there.
+        remove_temporary(options.temporary)
     os._exit(0)  # threads that hang on purpose are not waited for; every record line is written already
 
 

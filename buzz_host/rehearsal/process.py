@@ -18,11 +18,12 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO
 
+from buzz_host.rehearsal.record import RECORD_NAME, STDERR_NAME, remove_temporary
 from buzz_host.rehearsal.recorded import RecordedRequest, RehearsalError, read_record
 
 START_DEADLINE_S = 10.0
@@ -48,17 +49,21 @@ class Rehearsal:
 
     @classmethod
     @asynccontextmanager
-    async def start(cls, record: Path | None = None, script: Path | None = None) -> AsyncIterator[Rehearsal]:
+    async def start(
+        cls, record: Path | None = None, script: Path | None = None, folder: Path | None = None
+    ) -> AsyncIterator[Rehearsal]:
         """Runs a server for as long as the `async with` block lasts.
 
         `record` is appended to, and stays; without it the record is a temporary file, gone at the end. `script`
-        holds the answers, else the directives in messages do (docs/rehearsal.md). Raises `RehearsalError` in one
-        line for a file that cannot be used, or a server that is not ready within 10 s.
+        holds the answers, else the directives in messages do (docs/rehearsal.md). `folder` is where temporary files
+        are: it is made, and goes at the end, be it that of the server when its host was killed (the system's
+        temporary folder has one otherwise). Raises `RehearsalError` in one line for a file that cannot be used, or a
+        server that is not ready within 10 s.
         """
-        with tempfile.TemporaryDirectory(prefix="buzz-rehearsal-", ignore_cleanup_errors=True) as folder:
-            record_path = (record or Path(folder) / "record.jsonl").absolute()
-            with (Path(folder) / "stderr").open("w+b") as stderr:
-                process = _spawn(record_path, script.absolute() if script else None, stderr)
+        with _temporary(folder) as place:
+            record_path = (record or place / RECORD_NAME).absolute()
+            with (place / STDERR_NAME).open("w+b") as stderr:
+                process = _spawn(record_path, script.absolute() if script else None, place, stderr)
                 starting = asyncio.ensure_future(asyncio.to_thread(_ready, process, stderr))
                 try:
                     ready = await asyncio.shield(starting)
@@ -74,8 +79,25 @@ class Rehearsal:
         return read_record(self.record_path, run=self._run)
 
 
-def _spawn(record: Path, script: Path | None, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+@contextmanager
+def _temporary(folder: Path | None) -> Iterator[Path]:
+    """A folder for as long as the block lasts, its owner's alone: what it holds is what was said to a model."""
+    try:
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="buzz-rehearsal-"))
+        else:
+            folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise RehearsalError(f"{error.filename}: the rehearsal's folder cannot be made: {error.strerror}") from None
+    try:
+        yield folder.absolute()
+    finally:
+        remove_temporary(folder)
+
+
+def _spawn(record: Path, script: Path | None, temporary: Path, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-m", "buzz_host.rehearsal", "--parent", str(os.getpid()), "--record", str(record)]
+    command += ["--temporary", str(temporary)]
     if script is not None:
         command += ["--script", str(script)]
     try:

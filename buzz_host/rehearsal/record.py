@@ -7,6 +7,7 @@ even when two servers share a file. `docs/rehearsal.md` gives the format.
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -19,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 VERSION = 1
+RECORD_NAME = "record.jsonl"
+STDERR_NAME = "stderr"
 REDACTED = "[redacted]"
 CREDENTIAL_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"})
 CREDENTIAL_ENDINGS = ("-api-key", "-token", "-secret", "-authorization")
@@ -85,6 +88,14 @@ class Record:
                 raise
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove the folder of a server's temporary files, and nothing that is not ours; what is gone is no fault."""
+    with contextlib.suppress(OSError):
+        for name in (RECORD_NAME, STDERR_NAME):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def redacted(headers: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -7,6 +7,7 @@ socket.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import select
@@ -25,7 +26,9 @@ from buzz_host.rehearsal.record import Record
 DIALECTS: tuple[Dialect, ...] = (anthropic,)
 BODY_MAX_BYTES = 64 * 1024 * 1024
 CONNECTIONS_MAX = 128
+HEAD_MAX_S = 10.0  # until a connection has brought its first request
 IDLE_MAX_S = 600.0  # of a kept connection: longer than programs keep theirs, so that we never race them
+PLACE_WAIT_S = 1.0  # for the place of a connection that was closed for a new one
 LINGER_S = 2.0  # how long a refused client may go on sending, so that it can read why
 CHUNK_LINE_MAX_BYTES = 1024
 
@@ -54,6 +57,8 @@ class RehearsalServer(ThreadingHTTPServer):
         self.record = record
         self.engine = engine
         self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._idle: dict[socket.socket, None] = {}  # those that owe us a request, longest first
+        self._idle_lock = threading.Lock()
         super().__init__(("127.0.0.1", 0), RequestHandler)
         self.hosts = frozenset(f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost"))
 
@@ -63,11 +68,37 @@ class RehearsalServer(ThreadingHTTPServer):
         self.server_name, self.server_port = self.server_address = self.socket.getsockname()
 
     def process_request(self, request: object, client_address: object) -> None:
-        """A thread a connection; one too many is closed at once."""
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)  # type: ignore[arg-type]
+        """A thread a connection. For one too many, the one that has owed a request for longest is closed."""
+        assert isinstance(request, socket.socket)
+        if not self._places.acquire(blocking=False) and not (
+            self._close_idle() and self._places.acquire(timeout=PLACE_WAIT_S)
+        ):
+            self.shutdown_request(request)
             return
-        super().process_request(request, client_address)  # type: ignore[arg-type]
+        self.owes(request)
+        super().process_request(request, client_address)
+
+    def owes(self, connection: socket.socket) -> None:
+        """`connection` has brought no whole request yet, or none since its last answer."""
+        with self._idle_lock:
+            self._idle.pop(connection, None)
+            self._idle[connection] = None
+
+    def owes_nothing(self, connection: socket.socket) -> None:
+        """`connection` has brought its request, or is closed."""
+        with self._idle_lock:
+            self._idle.pop(connection, None)
+
+    def _close_idle(self) -> bool:
+        with self._idle_lock:
+            longest = next(iter(self._idle), None)
+            if longest is None:
+                return False
+            del self._idle[longest]
+            # Under the lock: its thread closes it only after it has taken it out of here.
+            with contextlib.suppress(OSError):
+                longest.shutdown(socket.SHUT_RDWR)
+        return True
 
     def process_request_thread(self, request: object, client_address: object) -> None:
         """Gives the place back, whatever happened."""
@@ -75,6 +106,12 @@ class RehearsalServer(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:
             self._places.release()
+
+    def shutdown_request(self, request: object) -> None:
+        """As the base class does; a closed connection owes nothing."""
+        assert isinstance(request, socket.socket)
+        self.owes_nothing(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """What a handler let escape is an ended connection; there is nobody on this process's stderr."""
@@ -89,7 +126,7 @@ class RequestHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "buzz-rehearsal"
     sys_version = ""
-    timeout = IDLE_MAX_S
+    timeout = HEAD_MAX_S
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
@@ -124,6 +161,14 @@ class RequestHandler(BaseHTTPRequestHandler):
         except Refused as refused:
             self._refuse(refused)
             return
+        self.server.owes_nothing(self.connection)
+        self.connection.settimeout(IDLE_MAX_S)
+        try:
+            self._record_and_answer(octets)
+        finally:
+            self.server.owes(self.connection)
+
+    def _record_and_answer(self, octets: bytes) -> None:
         try:
             body, fault = json.loads(octets, parse_constant=_no_number) if octets else None, None
         except (ValueError, RecursionError) as error:

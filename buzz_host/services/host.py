@@ -194,7 +194,13 @@ class Host:
             stack.enter_context(Lease.take(self.home, identifier))
             rehearsal = None
             if rehearse:
-                rehearsal = await stack.enter_async_context(Rehearsal.start(Path(record) if record else None))
+                from buzz_host.processes.launcher import host_marker
+
+                # By this name the next host's sweep knows what a killed one left.
+                scratch = self._run_folder() / f"{host_marker()}.rehearsal-{uuid4().hex}"
+                rehearsal = await stack.enter_async_context(
+                    Rehearsal.start(Path(record) if record else None, folder=scratch)
+                )
                 model_url = rehearsal.url
             if known is None:
                 started = KnownSession(identifier, spec.name, kind.id, folder, None, self._now())

@@ -160,3 +160,15 @@ def test_the_table_of_ps_says_what_proc_says(monkeypatch: pytest.MonkeyPatch) ->
     finally:
         child.kill()
         child.wait()
+
+
+@pytest.mark.req("SEC-02", "OPS-03")
+def test_the_next_start_removes_the_record_of_a_rehearsal_whose_host_and_server_were_killed(tmp_path: Path) -> None:
+    mine = keeper.host_marker()
+    left = tmp_path / f"{2**22 + 1}.1.{mine.split('.')[2]}.rehearsal-5f"
+    running = tmp_path / f"{mine}.rehearsal-60"
+    for folder in (left, running):
+        folder.mkdir()
+        (folder / "record.jsonl").write_text("what was said", encoding="utf-8")
+    assert sweep(tmp_path).folders == (left,)
+    assert list(tmp_path.iterdir()) == [running]

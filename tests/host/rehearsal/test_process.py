@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -234,3 +235,48 @@ def test_it_starts_on_the_standard_library_alone() -> None:
         [sys.executable, "-S", "-c", code], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=False
     )
     assert (ran.stdout, ran.stderr) == (b"[]\n", b"")
+
+
+@pytest.mark.req("SEC-02", "OPS-03")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+async def test_what_was_said_does_not_outlive_a_host_that_was_killed(tmp_path: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "run" / "rehearsal"
+    folder.parent.mkdir()
+    code = (
+        "import asyncio, pathlib, sys\n"
+        "from buzz_host.rehearsal import Rehearsal\n"
+        "async def main():\n"
+        "    async with Rehearsal.start(folder=pathlib.Path(sys.argv[1])) as rehearsal:\n"
+        "        print(rehearsal.url, flush=True)\n"
+        "        await asyncio.sleep(3600)\n"
+        "asyncio.run(main())\n"
+    )
+    with running([sys.executable, "-c", code, str(folder)]) as host:
+        assert host.stdout is not None
+        url = host.stdout.readline().decode().strip()
+        await asyncio.to_thread(ask, url, user("a secret"))
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert b"a secret" in (folder / "record.jsonl").read_bytes()
+        host.send_signal(number)
+        host.wait()
+        deadline = time.monotonic() + END_DEADLINE_S
+        while folder.exists():
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+
+
+async def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RehearsalError, match=r"the rehearsal's folder cannot be made: No such file or directory$"):
+        async with Rehearsal.start(folder=tmp_path / "no" / "folder"):
+            pytest.fail("it started")
+
+
+async def test_a_server_removes_no_file_that_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("kept", encoding="utf-8")
+    with running(server("--temporary", str(tmp_path), "--record", str(tmp_path / "record.jsonl"))) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        process.stdin.close()
+        process.wait(END_DEADLINE_S)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]

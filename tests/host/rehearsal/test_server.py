@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import json
 import resource
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from buzz_host.rehearsal import Rehearsal, RehearsalError, read_record
-from buzz_host.rehearsal.server import BODY_MAX_BYTES
+from buzz_host.rehearsal.server import BODY_MAX_BYTES, CONNECTIONS_MAX, HEAD_MAX_S
 from tests.host.rehearsal.asking import ask, exchange, post, trace, user
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("HAR-05")]
@@ -352,3 +353,32 @@ async def test_a_fault_of_the_server_itself_says_so() -> None:
         await serving
     assert (reply.status, reply.error["type"]) == (500, "api_error")
     assert reply.error["message"] == "rehearsal: a fault of the rehearsal server itself: KeyError: 'broken'"
+
+
+async def test_connections_that_bring_no_request_keep_nobody_out(rehearsal: Rehearsal) -> None:
+    place = urlsplit(rehearsal.url)
+    silent = [socket.create_connection((place.hostname, place.port)) for _ in range(2 * CONNECTIONS_MAX)]
+    try:
+        for number, each in enumerate(silent):
+            with contextlib.suppress(OSError):  # one of the first, which was closed for the others
+                each.sendall(b"POST /v1/messages HTTP/1.1\r\nHo" if number % 2 else b"")
+        begun = time.monotonic()
+        for number in range(3):
+            reply = await asyncio.to_thread(ask, rehearsal.url, user(f"say {number}"))
+            assert reply.status == 200
+        assert time.monotonic() - begun < 5
+    finally:
+        for each in silent:
+            each.close()
+    assert (await asyncio.to_thread(ask, rehearsal.url, user("after"))).status == 200
+
+
+async def test_a_connection_that_brings_no_request_is_closed_in_seconds(
+    rehearsal: Rehearsal,
+) -> None:
+    place = urlsplit(rehearsal.url)
+    with socket.create_connection((place.hostname, place.port), timeout=2 * HEAD_MAX_S) as silent:
+        silent.sendall(b"POST /v1/messages HTTP/1.1\r\nHo")
+        begun = time.monotonic()
+        assert silent.recv(1) == b""
+    assert time.monotonic() - begun < HEAD_MAX_S + 3
