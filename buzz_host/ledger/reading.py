@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -85,7 +85,16 @@ def entries_of(
         listed.append(numbers)
         wanted.update(numbers)
     bodies = {number: rest for number, *rest in connection.execute(_BODIES, (json.dumps(sorted(wanted)),))}
-    return tuple(_entry(row, numbers, bodies, texts) for row, numbers in zip(raw, listed, strict=True))
+    # What turns repeat is hashed once.
+    judged: dict[tuple[int, str], Kept] = {}
+
+    def kept(number: int, digest: str) -> Kept:
+        place = (number, digest)
+        if place not in judged:
+            judged[place] = checked(digest, *bodies[number]) if number in bodies else GONE
+        return judged[place]
+
+    return tuple(_entry(row, numbers, kept if texts else None) for row, numbers in zip(raw, listed, strict=True))
 
 
 def numbers_in(bodies: str) -> list[int]:
@@ -105,7 +114,8 @@ def checked(recorded: str, salt: bytes | None, plain: bytes | None, body: bytes 
 
 def lost_texts(entry: EntryRow) -> Iterator[tuple[str, Lost, Mapping[str, Any]]]:
     """Each text of `entry` that is lost: where in the fields it stands, how it is lost, and the object around it."""
-    yield from _lost(entry, json.loads(entry.fields), "", {})
+    if any(each.lost for each in entry.texts.values()):
+        yield from _lost(entry, json.loads(entry.fields), "", {})
 
 
 def _lost(entry: EntryRow, value: object, path: str, holder: Mapping[str, Any]) -> Iterator[tuple[str, Lost, Any]]:
@@ -122,13 +132,13 @@ def _lost(entry: EntryRow, value: object, path: str, holder: Mapping[str, Any]) 
             yield from _lost(entry, inner, f"{path}[{number}]", holder)
 
 
-def _entry(row: Sequence[Any], numbers: list[int], bodies: Mapping[int, Sequence[bytes]], texts: bool) -> EntryRow:
+def _entry(row: Sequence[Any], numbers: list[int], kept_at: Callable[[int, str], Kept] | None) -> EntryRow:
     seq, kind, at, turn, fields = row[0], *[row[place].decode("utf-8", "replace") for place in (1, 2, 3, 7)]
     previous, made = row[4], row[5]
     intact = chain_hash(seq, kind, at, turn, fields, previous.hex()) == made.hex()
     kept: dict[str, Kept] = {}
     listed: dict[int, str] = {}
-    if texts:
+    if kept_at is not None:
         digests = [digest for _, digest in REFERENCE.findall(fields)]
         # The list of ids is no part of the hash: where it cannot be the one that was written, nothing can be found.
         found = numbers if len(numbers) == len(digests) else [-1] * len(digests)
@@ -138,5 +148,5 @@ def _entry(row: Sequence[Any], numbers: list[int], bodies: Mapping[int, Sequence
             if not intact or number < 0:
                 kept[digest] = CHANGED
             elif digest not in kept or kept[digest].lost is not None:
-                kept[digest] = checked(digest, *bodies[number]) if number in bodies else GONE
+                kept[digest] = kept_at(number, digest)
     return EntryRow(seq, kind, at, turn, made, fields, intact, kept, listed)

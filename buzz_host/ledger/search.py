@@ -26,7 +26,7 @@ PAGE_FINDS: Final = 20
 # What one transaction indexes at most, a single text apart: some tens of milliseconds, so that no turn, and no exit of
 # a process, waits longer.
 STEP_ENTRIES: Final = 500
-STEP_BYTES: Final = 512 * 1024
+STEP_BYTES: Final = 256 * 1024
 INDEXED_MAX_CHARS: Final = 1_000_000  # of one text, which is indexed in one step
 SNIPPET_CHARS: Final = 160
 

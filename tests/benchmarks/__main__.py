@@ -32,17 +32,20 @@ def main(arguments: Sequence[str]) -> int:
     missed = 0
     if not chosen.json:
         print(f"{'':{NAME_COLUMNS}} {'p50':>9} {'p99':>9} {'peer p50':>9} {'peer p99':>9} {'ratio':>8}  owed")
-    for row in _rows(chosen.rooms or ROOMS):
-        missed += row.missed
-        print(json.dumps(attrs.asdict(row), ensure_ascii=False) if chosen.json else line(row), flush=True)
+    for room in chosen.rooms or ROOMS:
+        if not chosen.json:
+            print(f"-- {room}", flush=True)
+        for row in _rows(room):
+            missed += row.missed
+            print(json.dumps(attrs.asdict(row), ensure_ascii=False) if chosen.json else line(row), flush=True)
     if not chosen.json:
         print(f"\n{missed} missed." if missed else "\nNothing is missed.")
     return 0
 
 
-def _rows(rooms: Sequence[str]) -> Iterator[Row]:
-    for room in rooms:
-        yield from importlib.import_module(f"tests.benchmarks.{room}").rows()
+def _rows(room: str) -> Iterator[Row]:
+    rows: Iterator[Row] = importlib.import_module(f"tests.benchmarks.{room}").rows()
+    return rows
 
 
 def line(row: Row) -> str:

@@ -11,12 +11,13 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from buzz_author.sections import Section, Source, render, section
 from buzz_host.ledger import EndRecord, TurnRecord, queries, record_end, record_turn
+from buzz_host.ledger.search import index, search
 from buzz_host.settings import Home
 from buzz_host.store import Store, Transaction
 from buzz_host.store.database import writing_connection
@@ -33,6 +34,7 @@ GROWTH_FROM = 1_000
 GROWTH_TO = 100_000 if SOAK else 10_000
 MEASURED_TURNS = 300
 AUDITED_TURNS = 1_000_000 if SOAK else 100_000
+SEARCHED_TURNS = 100_000 if SOAK else 5_000
 AUDIT_AT_MOST_S = 0.05
 TURNS_A_WRITE = 1_000
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -45,6 +47,7 @@ def rows() -> Iterator[Row]:
         yield asyncio.run(through_the_store(Path(folder) / "store"))
         yield from grown(Path(folder) / "grown")
         yield from audited(Path(folder) / "audited")
+        yield from searched(Path(folder) / "searched")
 
 
 def beside_a_raw_loop(folder: Path, *, new: bool) -> Row:
@@ -171,18 +174,51 @@ def audited(folder: Path) -> Iterator[Row]:
                 with store.read() as connection:
                     query(connection)  # type: ignore[operator]
 
-            samples = []
-            for _ in range(100):
-                started = time.perf_counter()
-                ask()
-                samples.append(time.perf_counter() - started)
-            yield Row(
-                name=f"audit over {AUDITED_TURNS:,} turns: {name}",
-                ours_p50_s=percentile(samples, 50),
-                ours_p99_s=percentile(samples, 99),
-                owed=f"< {AUDIT_AT_MOST_S * 1e3:g} ms",
-                missed=percentile(samples, 50) >= AUDIT_AT_MOST_S,
-            )
+            yield at_most(f"audit over {AUDITED_TURNS:,} turns: {name}", [seconds(ask) for _ in range(100)])
+
+
+def searched(folder: Path) -> Iterator[Row]:
+    """The index of the search, a step at a time as it is made between turns, and queries by it."""
+    with Store.open(Home.resolve(folder)) as store:
+        fill(store, SEARCHED_TURNS)
+        steps = []
+        while store.write_sync(index):
+            steps.append(seconds(lambda: store.write_sync(index)))
+        with store.read() as connection:
+            bodies = connection.execute("SELECT count(*) FROM bodies").fetchone()[0]
+            steps = steps[:-1] or steps  # the last one had less to do
+            yield at_most(f"audit search over {bodies:,} bodies: a step of the index", steps)
+            for name, words in (
+                ("a word in every turn", "message"),
+                ("two words, one of them rare", f"message {SEARCHED_TURNS // 2}"),
+                ("a phrase", f'"turn {SEARCHED_TURNS // 2}"'),
+                ("what begins with it", "mess*"),
+                ("nothing", "nowhere"),
+            ):
+
+                def ask(words: str = words) -> object:
+                    return search(connection, words)
+
+                samples = [seconds(ask) for _ in range(100)]
+                yield at_most(f"audit search over {bodies:,} bodies: {name}", samples)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes, once."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def at_most(name: str, samples: Sequence[float]) -> Row:
+    """The row of something that an auditor waits for."""
+    return Row(
+        name=name,
+        ours_p50_s=percentile(samples, 50),
+        ours_p99_s=percentile(samples, 99),
+        owed=f"< {AUDIT_AT_MOST_S * 1e3:g} ms",
+        missed=percentile(samples, 50) >= AUDIT_AT_MOST_S,
+    )
 
 
 def fill(store: Store, turns: int) -> None:
