@@ -37,6 +37,7 @@ from buzz_host.services.session_calls import (
 from buzz_host.services.wire import PROTOCOL_VERSION, Mismatch, found, structured, unknown_key, unstructured
 from buzz_host.sessions.commands import SessionClosed
 from buzz_host.sessions.session import Session
+from buzz_host.settings.files import surroundings
 
 CHUNK_BYTES: Final = 64 * 1024
 # Further requests of a client wait, unread, while so many of it are being answered.
@@ -143,8 +144,11 @@ class Client:
         """The last line for one request: its value, or why there is none."""
         try:
             value = unstructured(await self._value(request))
-        except OSError:
-            raise
+        except OSError as error:
+            line = surroundings(error)  # a full disk, say; None: it is the client that is gone
+            if line is None:
+                raise
+            return {"id": request.id, "error": {"kind": "refused", "message": line}}
         except BuzzError as error:
             return {"id": request.id, "error": {"kind": "refused", "message": str(error)}}
         except asyncio.CancelledError:

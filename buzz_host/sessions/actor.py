@@ -176,7 +176,7 @@ class SessionActor:
         except Exception as error:
             # The ledger could not be written, or worse. The program may be in the middle of the turn, and its state is
             # not known any more: it is ended, and the next turn resumes the conversation.
-            if not isinstance(error, BuzzError):
+            if not isinstance(error, BuzzError | OSError):
                 log.exception("session %s: the turn could not be carried on", self._spec.session)
             await self._end_program(CLOSE_DEADLINE_S)
             if running is not None:

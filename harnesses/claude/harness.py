@@ -61,6 +61,12 @@ class ClaudeHarness:
         found = program.probe()
         if found.path is None or found.fault is not None:
             raise HarnessError("invalid-request", found.fault or "there is no Claude Code program")
+        try:
+            str(spec.cwd).encode("utf-8")
+        except UnicodeEncodeError:
+            raise HarnessError(
+                "invalid-request", f"{spec.cwd}: Claude Code cannot work in a folder whose path is not UTF-8"
+            ) from None
         _route_sdk_log(self._log)
         # In a thread: the import takes seconds, and other sessions go on meanwhile.
         module = await asyncio.to_thread(importlib.import_module, "harnesses.claude.session")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,7 +20,7 @@ from buzz_author.errors import BuzzError
 from buzz_host.cli import VerbGroup
 from buzz_host.cli import buzz as group
 from buzz_host.settings import Home
-from tests.cli.commands import BUZZ, Buzz
+from tests.cli.commands import BUZZ, PARROT_OPTIONS, Buzz
 from tests.cli.ledgers import HOSTILE, turn_record, write
 
 
@@ -40,7 +44,7 @@ def verbs(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.setattr(
         VerbGroup, "get_command", lambda self, ctx, name: broken if name == "broken" else original(self, ctx, name)
     )
-    monkeypatch.setattr(group, "_verbs", {**group._verbs, "broken": ("broken", "Broken.")})  # type: ignore[attr-defined]
+    monkeypatch.setattr(group, "_verbs", {**group._verbs, "broken": ("broken", "Broken.")})
     return CliRunner()
 
 
@@ -140,3 +144,144 @@ def test_the_module_is_the_program(environment: dict[str, str]) -> None:
         pytest.skip("Buzz is not installed here, only on the path")
     done = subprocess.run([script, "--version"], env=environment, capture_output=True, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.req("OPS-01", "OPS-03")
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/home/x/run/start-1"),
+            "/home/x/run/start-1: cannot be written (No space left on device): free some space and try again",
+        ),
+        (
+            PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/home/x/leases"),
+            "/home/x/leases: cannot be used (Permission denied): check the owner and the mode of it and of its folder",
+        ),
+        (
+            OSError(errno.EROFS, os.strerror(errno.EROFS), b"/home/x/logs"),
+            "/home/x/logs: cannot be written (Read-only file system): mount it for writing, or name another place",
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/home/x/run"),
+            "/home/x/run: cannot be used (No such file or directory): put that right and try again",
+        ),
+    ],
+)
+def test_what_the_disk_does_to_a_file_is_no_bug(
+    verbs: CliRunner, home: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, line: str
+) -> None:
+    def refused(what: str) -> None:
+        raise error
+
+    monkeypatch.setattr(broken, "callback", refused)
+    done = verbs.invoke(group, ["broken", "x"])
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"buzz: {line}\n")
+    assert not home.exists()
+
+
+@pytest.mark.req("OPS-01")
+def test_an_error_of_the_system_without_a_file_is_still_a_bug(
+    verbs: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(what: str) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(broken, "callback", refused)
+    done = verbs.invoke(group, ["broken", "x"])
+    assert done.exit_code == 70
+    assert "this is a bug in Buzz" in done.stderr
+
+
+@pytest.mark.req("OPS-01", "OPS-03")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("preview", "hi"),
+        ("preview", "--json", "hi"),
+        ("plugin", "list"),
+        ("--help",),
+        ("--version",),
+        ("run", *PARROT_OPTIONS, "hi"),
+        ("run", "--json", *PARROT_OPTIONS, "hi"),
+    ],
+)
+def test_an_output_that_takes_nothing_is_one_line(
+    command: tuple[str, ...], environment: dict[str, str], work: Path
+) -> None:
+    full = "buzz: standard output: cannot be written (No space left on device): free some space and try again"
+    closed = "buzz: standard output is closed: lead it somewhere, such as >/dev/null"
+    for where, line in ((">/dev/full", full), (">&-", closed), (">&- <&-", closed)):
+        shell = f'exec "$@" {where}'
+        done = subprocess.run(
+            ["sh", "-c", shell, "sh", *BUZZ, *command], env=environment, cwd=work, capture_output=True, text=True
+        )
+        assert done.returncode == 2, (where, done)
+        assert done.stderr.split("\n")[-2] == line
+        assert len([each for each in done.stderr.split("\n") if each.startswith("buzz: ")]) == 1
+
+
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("where", ["<&-", "2>&-", "<&- 2>&-"])
+def test_other_streams_may_be_closed(where: str, environment: dict[str, str], work: Path) -> None:
+    command = ["sh", "-c", f'exec "$@" {where}', "sh", *BUZZ, "run", *PARROT_OPTIONS, "hi"]
+    done = subprocess.run(command, env=environment, cwd=work, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    empty = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *BUZZ, "preview", "-"], env=environment, capture_output=True, text=True
+    )
+    assert (empty.returncode, empty.stdout, empty.stderr.count("\n")) == (2, "", 1)
+    assert "the message is empty" in empty.stderr
+
+
+@pytest.mark.req("OPS-01", "OPS-03")
+@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4])
+def test_an_early_ctrl_c_is_silent(after_s: float, environment: dict[str, str], work: Path) -> None:
+    code = "import sys; from buzz_host.cli import main; print('here', flush=True); main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "preview", *PARROT_OPTIONS, "hi"],
+        env=environment, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    # Before it could be asked, the system ends it: a shell says 130 for both.
+    assert process.returncode in (130, -signal.SIGINT, 0)
+    assert b"Traceback" not in said
+    if process.returncode:
+        assert said.strip().count(b"\n") == 0
+
+
+@pytest.mark.req("OPS-01", "OPS-03")
+def test_a_full_disk_is_told_with_the_file_by_every_verb_and_all_goes_on_after(
+    environment: dict[str, str], work: Path, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "buzz-test", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    try:
+        buzz = [*BUZZ, "--home", str(disk / "home")]
+        run = [*buzz, "run", *PARROT_OPTIONS, "hi"]
+
+        def done(command: list[str]) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(command, env=environment, cwd=work, capture_output=True, text=True)
+
+        assert done(run).returncode == 0
+        with suppress(OSError), (disk / "fill").open("wb", buffering=0) as fill:
+            while fill.write(b"\0" * 4096):
+                pass
+        for command in (run, [*buzz, "plugin", "disable", "claude"], [*buzz, "run", "--json", *PARROT_OPTIONS, "hi"]):
+            full = done(command)
+            assert full.returncode == 2, full
+            assert f"buzz: {disk}" in full.stderr
+            assert "No space left on device" in full.stderr or "disk is full" in full.stderr
+            assert "bug in Buzz" not in full.stderr
+        (disk / "fill").unlink()
+        assert done(run).returncode == 0
+        assert done([*buzz, "audit", "verify"]).returncode == 0
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
