@@ -262,12 +262,15 @@ class SessionActor:
                 command.accepted.set_exception(error)
             return
         running.unsettled[turn_id] = command.message
+        steering = asyncio.ensure_future(self._program.steer(composed.turn)) if self._program is not None else None
         _resolve(command.accepted, turn_id)
         self._tell(running.job, self._started(composed))
         try:
-            if self._program is None:
+            if steering is None:
                 raise HarnessError("process-died", "the program is gone")
-            await self._program.steer(composed.turn)
+            if stops := await self._inbox.unless_stopped(running.job, steering, INTERRUPT_DEADLINE_S):
+                self._stopped(running, stops)
+                await self._end_by_force(running)
         except HarnessError as error:
             log.info("session %s: a steer was not taken: %s", self._spec.session, error)
             await self._happened(running, native.SteerSettled(running.turn, turn_id, "returned"))

@@ -334,6 +334,14 @@ class DeafSession(HungSession):
     reads = False
 
 
+class FullSession(HungSession):
+    """It took the turn, and reads nothing after it."""
+
+    async def steer(self, turn: Turn) -> None:
+        await super().steer(turn)
+        await never()
+
+
 class HungHarness(ScriptedHarness):
     """Opens sessions of the kind that it is given; None: opening one never ends."""
 
@@ -392,6 +400,25 @@ async def test_whoever_interrupts_and_then_leaves_waits_for_no_program(
         told = [event async for event in stream]
         assert [event.status for event in told if isinstance(event, events.TurnCompleted)] == ["interrupted"]
         assert stage.statuses() == ["interrupted"]
+
+
+@pytest.mark.req("TRN-04", "OPS-03")
+async def test_a_steer_that_is_not_taken_holds_nobody_who_leaves(home: Path) -> None:
+    async with staged(home, HungHarness(FullSession)) as stage:
+        async with stage.session.turn("Begin") as stream:
+            await until(stream, events.TurnStarted)
+            steer = await stage.session.steer("And this")
+            await until(stream, events.TurnStarted)
+            interrupting = asyncio.create_task(stage.session.interrupt())
+            await asyncio.sleep(0)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 2
+        await interrupting
+        told = [event async for event in stream]
+        assert [event.status for event in told if isinstance(event, events.TurnCompleted)] == ["interrupted"]
+        assert [(event.steer, event.outcome) for event in told if isinstance(event, events.SteerSettled)] == [
+            (steer, "returned")
+        ]
 
 
 @pytest.mark.req("API-02")
