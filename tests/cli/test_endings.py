@@ -151,20 +151,20 @@ def test_the_module_is_the_program(environment: dict[str, str]) -> None:
     ("error", "line"),
     [
         (
-            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/home/x/run/start-1"),
-            "/home/x/run/start-1: cannot be written (No space left on device): free some space and try again",
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/srv/x/run/start-1"),
+            "/srv/x/run/start-1: cannot be written (No space left on device): free some space and try again",
         ),
         (
-            PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/home/x/leases"),
-            "/home/x/leases: cannot be used (Permission denied): check the owner and the mode of it and of its folder",
+            PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/srv/x/leases"),
+            "/srv/x/leases: cannot be used (Permission denied): check the owner and the mode of it and of its folder",
         ),
         (
-            OSError(errno.EROFS, os.strerror(errno.EROFS), b"/home/x/logs"),
-            "/home/x/logs: cannot be written (Read-only file system): mount it for writing, or name another place",
+            OSError(errno.EROFS, os.strerror(errno.EROFS), b"/srv/x/logs"),
+            "/srv/x/logs: cannot be written (Read-only file system): mount it for writing, or name another place",
         ),
         (
-            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/home/x/run"),
-            "/home/x/run: cannot be used (No such file or directory): put that right and try again",
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/srv/x/run"),
+            "/srv/x/run: cannot be used (No such file or directory): put that right and try again",
         ),
     ],
 )

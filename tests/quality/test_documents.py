@@ -83,9 +83,11 @@ def buzz_commands(text: str) -> Iterator[list[str]]:
 def _root_command() -> click.Group:
     """The command behind `buzz`."""
     found = [
-        value for value in vars(importlib.import_module("buzz_host.cli")).values() if isinstance(value, click.Group)
+        value
+        for value in vars(importlib.import_module("buzz_host.cli.verbs")).values()
+        if isinstance(value, click.Group)
     ]
-    assert len(found) == 1, "buzz_host.cli should hold exactly one click group"
+    assert len(found) == 1, "buzz_host.cli.verbs should hold exactly one click group"
     return found[0]
 
 
