@@ -28,7 +28,6 @@ from buzz_host.serve.lock import ServeLock
 from buzz_host.services.host import Host
 from buzz_host.services.place import Place, socket_path
 from buzz_host.settings import Home
-from buzz_host.settings.filesystems import network_file_system
 
 # For the turns that run to come to their end; plugins, programs and the database have their own deadlines after that.
 TURNS_DEADLINE_S: Final = 8.0
@@ -53,12 +52,7 @@ def serve(home: Path | None, ready: Callable[[Serving], None], others: Sequence[
     already, or the home cannot be used.
     """
     resolved = Home.resolve(home)
-    kind = network_file_system(resolved.writable_root())
-    if kind is not None:
-        raise BuzzError(
-            f"{resolved.root}: is on a network file system ({kind}), whose locks do not hold: "
-            "set BUZZ_HOME to a folder on a local disk"
-        )
+    resolved.writable_root()
     last_end = threading.Timer(STOP_DEADLINE_S, _end_at_once)
     last_end.daemon = True
     with ServeLock.take(resolved) as lock:

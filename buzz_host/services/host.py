@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -21,7 +22,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from buzz_author.errors import BuzzError
 from buzz_author.harness import Harness, Process, SessionSpec
@@ -78,7 +78,8 @@ class Host:
         self._now = now
         self._agents = AgentCatalogue.load(self.home)
         self._children: Children | None = None
-        self._children_of_plugins: WeakKeyDictionary[asyncio.AbstractEventLoop, Children] = WeakKeyDictionary()
+        self._children_lock = threading.Lock()
+        self._swept = False
         self._opened: Store | None = None
         self._stack = AsyncExitStack()
         self.plugins: Final = LivePlugins(self.home, [Path(each) for each in plugins], spawn=self._spawn_for_plugin)
@@ -93,9 +94,8 @@ class Host:
     ) -> None:
         await self._stack.aclose()
         await self.plugins.close()
-        for children in (self._children, *self._children_of_plugins.values()):
-            if children is not None:
-                await children.close()
+        if self._children is not None:
+            await self._children.close()
         if self._opened is not None:
             self._opened.close()
 
@@ -342,25 +342,26 @@ class Host:
         await asyncio.to_thread(sweep, self._run_folder())
 
     async def _processes(self) -> Children:
-        if self._children is None:
+        if not self._swept:
+            self._swept = True
             await self.sweep()
-        if self._children is None:  # another session may have come first meanwhile
-            from buzz_host.processes import Children
+        return self._own_children()
 
-            self._children = Children(self._run_folder())
-        return self._children
+    def _own_children(self) -> Children:
+        """The processes of this host, for whatever loop asks first: a plugin asks on its own thread."""
+        from buzz_host.processes import Children
+
+        with self._children_lock:
+            if self._children is None:
+                self._children = Children(self._run_folder())
+            return self._children
 
     def _run_folder(self) -> Path:
         return self.home.folder(self.home.root / "run")
 
     async def _spawn_for_plugin(self, argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> Process:
-        # On the plugin's own loop, so with processes of that loop's own.
-        from buzz_host.processes import Children
-
-        loop = asyncio.get_running_loop()
-        if loop not in self._children_of_plugins:
-            self._children_of_plugins[loop] = Children(self._run_folder())
-        return await self._children_of_plugins[loop].spawn(
+        # On the plugin's own loop: its processes are those of that loop.
+        return await self._own_children().spawn(
             argv, env=env if env is not None else _PLAIN_ENVIRONMENT, cwd=cwd or Path.cwd(), owner="plugins"
         )
 

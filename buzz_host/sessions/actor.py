@@ -468,7 +468,7 @@ class SessionActor:
 
     # Telling.
 
-    def _tell(self, job: Job, event: events.Event | None) -> None:
+    def _tell(self, job: Job, event: events.SessionEvent | None) -> None:
         if event is not None:
             job.stream.put(event)
 
@@ -488,7 +488,7 @@ class SessionActor:
             faults=composed.faults,
         )
 
-    def _told(self, event: native.HarnessEvent) -> events.Event | None:
+    def _told(self, event: native.HarnessEvent) -> events.SessionEvent | None:
         return events.from_native(event, at=self._now(), session=self._spec.session)
 
 

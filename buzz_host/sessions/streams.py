@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import cast
 
-from buzz_host.sessions.events import Event, SessionEvent
+from buzz_host.sessions.events import SessionEvent
 
 
 class EventStream(AsyncIterator[SessionEvent]):
@@ -25,10 +24,9 @@ class EventStream(AsyncIterator[SessionEvent]):
         """Whether nothing more will come; events may still wait to be read."""
         return self._ended.is_set()
 
-    def put(self, event: Event) -> None:
+    def put(self, event: SessionEvent) -> None:
         """Add an event; for the session's actor."""
-        # Every event of a session is one of these; the union is for those who read.
-        self._events.put_nowait(cast("SessionEvent", event))
+        self._events.put_nowait(event)
 
     def end(self) -> None:
         """Say that nothing more will come; for the session's actor."""
