@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import attrs
 
@@ -74,6 +74,41 @@ class Capabilities:
 
 
 @attrs.frozen
+class NpmProgram:
+    """A program that Buzz can fetch for a harness: one pinned version of an npm package.
+
+    `executable` is its file below the `node_modules` that it is installed into. `node` is the lowest version of node
+    that runs it, such as `(22, 19)`; None where it is a program of its own. `megabytes` is what it takes on the disk.
+    """
+
+    package: str
+    version: str
+    executable: str
+    megabytes: int
+    node: tuple[int, int] | None = None
+
+
+@attrs.frozen
+class FoundProgram:
+    """Where a program is: the words that start it (node and a script, or the program alone), its file, its version.
+
+    `version` is None where it was not put there by Buzz: the program tells it when it is asked.
+    """
+
+    argv: tuple[str, ...]
+    path: Path
+    version: str | None = None
+
+
+@attrs.frozen
+class LoginCommand:
+    """What a person runs in their terminal to log a program in to its provider, with the whole of its environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+@attrs.frozen
 class Probe:
     """Whether the program is here: its version and path, or the fault that keeps it from running."""
 
@@ -93,7 +128,11 @@ class Gateway:
 @attrs.frozen
 class SessionSpec:
     """What a session is made of. `config_dir` is the harness's own folder, kept between sessions; `model_url` an
-    endpoint to use instead of the provider's; `resume` the harness's own id of an earlier session."""
+    endpoint to use instead of the provider's; `resume` the harness's own id of an earlier session.
+
+    `tools` are what plugins offer, sorted by name. A tool's name here is the one that the model has to see, the same in
+    every harness (`buzz_author.tools.wire_name`); where a program builds names from a server's and a tool's, it is made
+    of `split_wire_name`. Each call goes through `SessionHost.call_tool` with that name, never to `handler`."""
 
     session: str
     agent: AgentHandle
@@ -210,4 +249,21 @@ class Harness(Protocol):
 
     async def open(self, spec: SessionSpec, host: SessionHost) -> HarnessSession:
         """Start or resume a session. Raises `HarnessError`."""
+        ...
+
+
+@runtime_checkable
+class Installable(Protocol):
+    """A harness whose program `buzz harness install` can fetch. The member is optional: a harness may lack it."""
+
+    @property
+    def program(self) -> NpmProgram: ...
+
+
+@runtime_checkable
+class LogsIn(Protocol):
+    """A harness whose program has a login of its own, for `buzz harness login`; optional as well."""
+
+    def login(self, config_dir: Path) -> LoginCommand:
+        """How a person logs in; the login is kept below `config_dir`. Raises `HarnessError` without a program."""
         ...

@@ -17,7 +17,7 @@ from buzz_author.json_values import JsonObject
 if TYPE_CHECKING:
     from logging import Logger
 
-    from buzz_author.harness import Harness, Process
+    from buzz_author.harness import FoundProgram, Harness, NpmProgram, Process
     from buzz_author.instructions import AgentInstructions, Guard
     from buzz_author.turns import TurnRendering
 
@@ -106,6 +106,15 @@ class Agents(Protocol):
     add_instructions = addInstructions  # type: ignore[misc]
     add_note = addNote  # type: ignore[misc]
     register_harness = registerHarness  # type: ignore[misc]
+
+
+class Programs(Protocol):
+    """`ctx.programs`, for harness plugins that ask for it (`inject = ("agents", "programs")`)."""
+
+    def find(self, harness: str, program: NpmProgram) -> FoundProgram | None:
+        """Where the program of the harness with this id is: what `buzz harness install` fetched, else what is on the
+        PATH under the name of its executable; None where it is not here. Looks at files only."""
+        ...
 
 
 class PluginContext(Protocol):

@@ -7,14 +7,13 @@ credentials, proxies and settings of other programs never reach it (SEC-02).
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
+from buzz_author.endpoints import is_loopback
 from buzz_author.harness import Probe, SessionSpec
 
 SDK: Final = "claude_agent_sdk"
@@ -103,15 +102,6 @@ def environment(spec: SessionSpec, inherited: Mapping[str, str]) -> dict[str, st
     else:
         own |= {name: inherited[name] for name in MODEL_KEYS if inherited.get(name)}
     return own
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the address is this machine's own, by its letters: names are not looked up."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
