@@ -53,5 +53,5 @@ $(READY): pyproject.toml constraints.txt
 	  { echo "This Python cannot make environments; install its venv package (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 2; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing into $(VENV), once (the Claude Code program alone is 400 MB) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev,claude]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev,all]'
 	@touch $@
