@@ -6,7 +6,6 @@ string or as blocks, tool results inside user messages, texts of failed turns se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from buzz_host.rehearsal.neutral import (
@@ -21,14 +20,14 @@ from buzz_host.rehearsal.neutral import (
     estimated_tokens,
 )
 from buzz_host.rehearsal.script import opens_event
+from buzz_host.rehearsal.wire import compact, cuts
 
 ANSWER_PATHS = frozenset({"/v1/messages"})
 COUNT_PATH = "/v1/messages/count_tokens"
 REMINDER = "<system-reminder>"
 SKILL_TOOL = "Skill"
 INTERRUPTED = "[Request interrupted by user"
-DELTAS_PER_BLOCK_MAX = 64
-DELTA_MIN_CHARACTERS = 16
+CALL_PREFIX = "toolu_"
 ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -116,8 +115,8 @@ def pieces(answer: Answer) -> Iterator[Piece]:
         if isinstance(part, Said):
             kind, key, text = "text_delta", "text", part.text
         else:
-            kind, key, text = "input_json_delta", "partial_json", _compact(part.arguments)
-        for cut in _cuts(text):
+            kind, key, text = "input_json_delta", "partial_json", compact(part.arguments)
+        for cut in cuts(text):
             yield _event("content_block_delta", {"index": index, "delta": {"type": kind, key: cut}}, is_delta=True)
         yield _event("content_block_stop", {"index": index})
     ending = {"stop_reason": _stop_reason(answer), "stop_sequence": None}
@@ -223,7 +222,7 @@ def _session(body: Mapping[str, object]) -> str:
 
 
 def _input_tokens(body: Mapping[str, object]) -> int:
-    return estimated_tokens(sum(len(_compact(body.get(key))) for key in ("system", "messages", "tools")))
+    return estimated_tokens(sum(len(compact(body.get(key))) for key in ("system", "messages", "tools")))
 
 
 def _message(answer: Answer) -> dict[str, object]:
@@ -255,19 +254,13 @@ def _block(part: object, *, filled: bool) -> dict[str, object]:
     if isinstance(part, Said):
         return {"type": "text", "text": part.text if filled else ""}
     assert isinstance(part, Called)
-    return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": part.arguments if filled else {}}
-
-
-def _cuts(text: str) -> Iterator[str]:
-    size = max(DELTA_MIN_CHARACTERS, -(-len(text) // DELTAS_PER_BLOCK_MAX))
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
+    return {
+        "type": "tool_use",
+        "id": CALL_PREFIX + part.call_id,
+        "name": part.name,
+        "input": part.arguments if filled else {},
+    }
 
 
 def _event(kind: str, fields: Mapping[str, object], *, is_delta: bool = False) -> Piece:
-    return Piece(f"event: {kind}\ndata: {_compact({'type': kind, **fields})}\n\n".encode(), is_delta)
-
-
-def _compact(value: object) -> str:
-    # ASCII: an escaped lone surrogate of the request survives an echo, and no client's line splitter sees U+2028
-    return json.dumps(value, separators=(",", ":"))
+    return Piece(f"event: {kind}\ndata: {compact({'type': kind, **fields})}\n\n".encode(), is_delta)

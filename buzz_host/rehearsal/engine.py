@@ -15,7 +15,7 @@ from typing import NamedTuple
 from buzz_host.rehearsal.neutral import Answer, Asked, Called, NotUnderstood, Said, ToolReturn, estimated_tokens
 from buzz_host.rehearsal.script import Call, Echo, Report, Say, Step, opens_event, steps_of_text
 
-CALL_ID_PREFIX = "toolu_rehearsal_"
+CALL_ID_MARK = "rehearsal_"
 COUNTED_FAULTS_MAX = 10_000
 DEFAULT = Step("the default answer", (Report(),))
 CUT_TEXT = "rehearsal: the script drops this answer in its middle, so what stands here is never read to its end."
@@ -89,8 +89,10 @@ def _position(returns: tuple[ToolReturn, ...], end: int) -> int:
 
 
 def _step_of_call(call_id: str) -> int | None:
-    written = call_id.removeprefix(CALL_ID_PREFIX).split("_")[0]
-    return int(written) if call_id.startswith(CALL_ID_PREFIX) and written.isdecimal() else None
+    # In front of the mark stands what the protocol begins its ids with, behind the step a random part.
+    _, mark, behind = call_id.partition(CALL_ID_MARK)
+    written = behind.split("_")[0]
+    return int(written) if mark and written.isdecimal() else None
 
 
 def _plan(asked: Asked, index: int, step: Step) -> Plan:
@@ -108,7 +110,8 @@ def _plan(asked: Asked, index: int, step: Step) -> Plan:
 
 def _part(asked: Asked, index: int, part: Say | Echo | Report | Call) -> Said | Called:
     if isinstance(part, Call):
-        return Called(f"{CALL_ID_PREFIX}{index}_{secrets.token_hex(8)}", part.name, part.arguments)
+        namespace, name = asked.namespaced.get(part.name, ("", part.name))
+        return Called(f"{CALL_ID_MARK}{index}_{secrets.token_hex(8)}", name, part.arguments, namespace)
     if isinstance(part, Echo):
         return Said(asked.newest.text or "rehearsal: the request holds no text of a user.")
     if isinstance(part, Say):

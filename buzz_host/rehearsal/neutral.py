@@ -8,6 +8,7 @@ server starts on the standard library alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 
@@ -36,7 +37,10 @@ class ToolReturn(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One request for an answer."""
+    """One request for an answer.
+
+    `namespaced` names the tools that the request offers in two parts, namespace and name, by both joined with `__`.
+    """
 
     model: str
     stream: bool
@@ -44,6 +48,7 @@ class Asked(NamedTuple):
     newest: NewestText
     returns: tuple[ToolReturn, ...]
     input_tokens: int
+    namespaced: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class Said(NamedTuple):
@@ -53,11 +58,12 @@ class Said(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A tool call in an answer."""
+    """A tool call in an answer; a dialect puts what its ids begin with in front of `call_id`."""
 
     call_id: str
     name: str
     arguments: Mapping[str, object]
+    namespace: str = ""
 
 
 class Answer(NamedTuple):

@@ -18,12 +18,12 @@ from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NoReturn
 
-from buzz_host.rehearsal import anthropic
+from buzz_host.rehearsal import anthropic, chat, responses
 from buzz_host.rehearsal.engine import Engine, Plan
 from buzz_host.rehearsal.neutral import Asked, Dialect, NotUnderstood, Piece
 from buzz_host.rehearsal.record import Record
 
-DIALECTS: tuple[Dialect, ...] = (anthropic,)
+DIALECTS: tuple[Dialect, ...] = (anthropic, responses, chat)
 BODY_MAX_BYTES = 64 * 1024 * 1024
 CONNECTIONS_MAX = 128
 HEAD_MAX_S = 10.0  # until a connection has brought its first request

@@ -213,9 +213,10 @@ async def test_side_requests_have_their_answers(rehearsal: Rehearsal) -> None:
     assert 1000 <= counted.message["input_tokens"] <= 1100
     assert (await asyncio.to_thread(post, rehearsal.url, "/v1/messages/count_tokens", b"{}")).status == 400
     assert (await asyncio.to_thread(post, rehearsal.url, "/", b"", method="HEAD")).status == 200
-    unknown = await asyncio.to_thread(post, rehearsal.url, "/v1/models", b"", method="GET")
+    unknown = await asyncio.to_thread(post, rehearsal.url, "/v1/files", b"", method="GET")
     assert (unknown.status, unknown.error["type"]) == (404, "not_found_error")
-    assert "GET /v1/models is not spoken here; POST /v1/messages is" in unknown.error["message"]
+    assert "GET /v1/files is not spoken here; POST " in unknown.error["message"]
+    assert all(path in unknown.error["message"] for path in ("/v1/messages", "/v1/responses", "/v1/chat/completions"))
     assert len(rehearsal.requests()) == 4
 
 
