@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     )
     from buzz_author.sections import Section, Source, parse, render, section
     from buzz_author.text import OUR_TAGS, PROGRAM_TAGS, neutralise
+    from buzz_author.tooling import mcp_error, mcp_result, tool
+    from buzz_author.tools import Annotations, Image, Resource, Text, Tool, ToolCall, ToolResult
     from buzz_author.turns import LeftOut, Snapshot, Turn, TurnKind, TurnRendering
 
 _HOMES = {
@@ -47,6 +49,8 @@ _HOMES = {
     "plugins": ("Agents", "Disposer", "PluginContext", "PluginEntry", "PluginIdentity", "PluginManifest"),
     "sections": ("Section", "Source", "parse", "render", "section"),
     "text": ("OUR_TAGS", "PROGRAM_TAGS", "neutralise"),
+    "tooling": ("mcp_error", "mcp_result", "tool"),
+    "tools": ("Annotations", "Image", "Resource", "Text", "Tool", "ToolCall", "ToolResult"),
     "turns": ("LeftOut", "Snapshot", "Turn", "TurnKind", "TurnRendering"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -58,12 +62,14 @@ __all__ = [
     "AgentHandle",
     "AgentInstructions",
     "Agents",
+    "Annotations",
     "BuzzError",
     "Capabilities",
     "Disposer",
     "Harness",
     "HarnessError",
     "HarnessSession",
+    "Image",
     "InvalidName",
     "LeftOut",
     "PluginClosed",
@@ -74,18 +80,26 @@ __all__ = [
     "PluginManifest",
     "Probe",
     "RegistrationError",
+    "Resource",
     "Section",
     "SessionHost",
     "SessionSpec",
     "Snapshot",
     "Source",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
     "Turn",
     "TurnKind",
     "TurnRendering",
+    "mcp_error",
+    "mcp_result",
     "neutralise",
     "parse",
     "render",
     "section",
+    "tool",
 ]
 
 

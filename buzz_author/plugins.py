@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from buzz_author.harness import FoundProgram, Harness, NpmProgram, Process
     from buzz_author.instructions import AgentInstructions, Guard
+    from buzz_author.tools import Tool
     from buzz_author.turns import TurnRendering
 
 Disposer = Callable[[], None]
@@ -59,6 +60,19 @@ class PluginManifest:
     plugins: tuple[PluginEntry, ...] = attrs.field(converter=_entries)
 
 
+class SdkTool(Protocol):
+    """The shape of a tool that was made with `claude_agent_sdk.tool`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> Any: ...
+    @property
+    def handler(self) -> Callable[[Any], Awaitable[Any]]: ...
+
+
 class Agents(Protocol):
     """`ctx.agents`: what a plugin contributes to agents. Each call returns a disposer and ends with the plugin.
 
@@ -94,6 +108,17 @@ class Agents(Protocol):
         """
         ...
 
+    def addTool(self, tool: Tool | SdkTool) -> Disposer:
+        """Offer a tool that agents can call, in every harness (AGP-02).
+
+        `tool` is made with `buzz_author.tool`, or with `claude_agent_sdk.tool`. A model knows it as
+        `mcp__<plugin>__<tool>`, from the agent's next session on; a call of it in a session that began before this
+        plugin was switched off is answered with an error that names the plugin (REG-02). The function runs on this
+        plugin's own loop. Raises `RegistrationError` for a name, a description, a schema or a function that cannot be
+        used, and for a name that this plugin has used already.
+        """
+        ...
+
     def registerHarness(self, harness: Harness) -> Disposer:
         """Offer a harness: a program, or a loop of your own, that takes an agent's turns (HAR-02)."""
         ...
@@ -105,6 +130,7 @@ class Agents(Protocol):
 
     add_instructions = addInstructions  # type: ignore[misc]
     add_note = addNote  # type: ignore[misc]
+    add_tool = addTool  # type: ignore[misc]
     register_harness = registerHarness  # type: ignore[misc]
 
 

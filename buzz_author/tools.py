@@ -62,7 +62,11 @@ class ToolResult:
 
 @attrs.frozen
 class ToolCall:
-    """The call that a tool's handler serves: for which agent, in which session."""
+    """The call that a tool's handler serves: for which agent, in which session.
+
+    `progress(part, message)` tells how far it is, 0 to 1, where the harness can show it; `cancelled()` is True once
+    nobody waits for the result any more. Both may be called from any thread.
+    """
 
     agent: str
     session: str
@@ -72,7 +76,7 @@ class ToolCall:
 
 @attrs.frozen
 class Tool:
-    """A tool: `handler(arguments, call)` serves it; `timeout_s` bounds one call."""
+    """A tool: `handler(arguments, call)` serves it; `timeout_s` bounds one call. Made with `buzz_author.tool`."""
 
     name: str
     description: str
@@ -80,6 +84,13 @@ class Tool:
     handler: Callable[[JsonObject, ToolCall], Awaitable[ToolResult]]
     annotations: Annotations = Annotations()
     timeout_s: float = TOOL_TIMEOUT_S
+
+    @classmethod
+    def from_sdk(cls, made: object) -> Tool:
+        """The tool for one that was made with `claude_agent_sdk.tool`. Raises `RegistrationError`."""
+        from buzz_author.tooling import from_sdk
+
+        return from_sdk(made)
 
 
 @attrs.frozen

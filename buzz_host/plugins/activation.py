@@ -73,7 +73,7 @@ class Activation:
         self._loop = asyncio.get_running_loop()
         self._scope = around.contributions.open(source.id, source.content_hash)
         self.effects = Effects(source.id, thread)
-        agents = HostAgents(self._scope, around.contributions.next_note)
+        agents = HostAgents(self._scope, around.contributions.next_note, thread)
         self.context = HostContext(
             source, settings, services, self._scope, agents, self.effects, around.home, around.spawn
         )

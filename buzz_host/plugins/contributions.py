@@ -8,7 +8,7 @@ shown, and gone the moment the scope is closed, so a plugin that is starting, st
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Generic, TypeVar, cast
 
 import attrs
@@ -18,12 +18,16 @@ from buzz_author.harness import Harness
 from buzz_author.instructions import CheckedInstructions
 from buzz_author.plugins import Disposer
 from buzz_author.sections import Section
+from buzz_author.tools import Tool, ToolResult
 from buzz_host.plugins.listeners import Listeners
+from buzz_host.plugins.threads import Job
 
 T = TypeVar("T")
 
 # A note waits until its agent's next turn. An agent that never runs must not make its notes pile up without bound.
 NOTES_WAITING_MAX: Final = 100
+# Far more than a model can choose from; a loop that registers tools for ever is told.
+TOOLS_MAX: Final = 200
 
 
 @attrs.frozen
@@ -32,6 +36,14 @@ class Note:
 
     agent: str
     section: Section
+
+
+@attrs.frozen
+class OfferedTool:
+    """A tool of a plugin; `run` starts work on the plugin's own thread, from whatever loop it is called in."""
+
+    tool: Tool
+    run: Callable[[Callable[[], Awaitable[ToolResult]]], Job[ToolResult]]
 
 
 @attrs.frozen
@@ -45,6 +57,7 @@ class Kind(Generic[T]):
 INSTRUCTIONS: Final[Kind[CheckedInstructions]] = Kind("instructions", "instructions")
 NOTES: Final[Kind[Note]] = Kind("notes", "note")
 HARNESSES: Final[Kind[Harness]] = Kind("harness", "harness")
+TOOLS: Final[Kind[OfferedTool]] = Kind("tools", "tool")
 
 
 @attrs.frozen

@@ -18,19 +18,31 @@ from buzz_author.plugins import Agents
 from buzz_author.ported import pep8_name, ported
 from buzz_author.sections import Source, section
 from buzz_author.turns import steer_prompt, turn_note, turn_prompt, wake_prompt
-from buzz_host.plugins.contributions import HARNESSES, INSTRUCTIONS, NOTES, NOTES_WAITING_MAX, Note, Scope
+from buzz_host.plugins.contributions import (
+    HARNESSES,
+    INSTRUCTIONS,
+    NOTES,
+    NOTES_WAITING_MAX,
+    TOOLS,
+    TOOLS_MAX,
+    Note,
+    OfferedTool,
+    Scope,
+)
 
 if TYPE_CHECKING:
     from buzz_author.harness import Harness
     from buzz_author.instructions import AgentInstructions, Guard
-    from buzz_author.plugins import Disposer
+    from buzz_author.plugins import Disposer, SdkTool
+    from buzz_author.tools import Tool
     from buzz_author.turns import Turn, TurnRendering
+    from buzz_host.plugins.threads import PluginThread
 
 
-CONTRIBUTIONS: Final = ("addInstructions", "addNote", "registerHarness", "harness")
+CONTRIBUTIONS: Final = ("addInstructions", "addNote", "addTool", "registerHarness", "harness")
 """What `ctx.agents` has, each camelCase name with its PEP 8 twin."""
 
-_TO_COME: Final = frozenset({"addTool", "addSkill", "addWatch", "addTimer", "registerHook"})
+_TO_COME: Final = frozenset({"addSkill", "addWatch", "addTimer", "registerHook"})
 
 
 def missing_attribute(what: str, name: str, there: Sequence[str]) -> str:
@@ -71,9 +83,10 @@ _RENDERING: Final = Rendering()
 class HostAgents(Agents):
     """`ctx.agents` of one activation; what its calls take and raise stands in `buzz_author.plugins.Agents`."""
 
-    def __init__(self, scope: Scope, next_note: Callable[[], str]) -> None:
+    def __init__(self, scope: Scope, next_note: Callable[[], str], thread: PluginThread) -> None:
         self._scope = scope
         self._next_note = next_note
+        self._thread = thread
 
     def addInstructions(
         self,
@@ -99,6 +112,13 @@ class HostAgents(Agents):
         if not made.body:
             raise RegistrationError(f"plugin '{plugin}': addNote: the text is empty; say something, or add no note")
         return self._scope.register(NOTES, identifier, Note(agent, made), limit=NOTES_WAITING_MAX)
+
+    def addTool(self, tool: Tool | SdkTool) -> Disposer:
+        self._scope.must_be_open()
+        from buzz_author.tooling import check_tool  # most plugins offer none
+
+        checked = check_tool(self._scope.plugin, tool)
+        return self._scope.register(TOOLS, checked.name, OfferedTool(checked, self._thread.run), limit=TOOLS_MAX)
 
     def registerHarness(self, harness: Harness) -> Disposer:
         self._scope.must_be_open()
