@@ -35,20 +35,20 @@ _HINTS: Final = {
     "open_world": "openWorldHint",
 }
 
-Served: TypeAlias = "ToolResult | str | Mapping[str, Any]"
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-def mcp_result(data: object, is_error: bool = False) -> ToolResult:
-    """What a tool gives back: a string as it is, anything else as JSON (AGP-03).
+def mcp_result(data: object, is_error: bool = False) -> dict[str, Any]:
+    """What a tool gives back, as the dict that `claude_agent_sdk` knows: a string as it is, the rest as JSON (AGP-03).
 
-    Raises `TypeError` or `ValueError` for what is no JSON.
+    What JSON has no word for, such as a date, is written as `str` has it. `is_error` stands in it only where it is true.
     """
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
-    return ToolResult((Text(text),), is_error)
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=2, default=str)
+    made: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    return {**made, "is_error": True} if is_error else made
 
 
-def mcp_error(message: str) -> ToolResult:
+def mcp_error(message: str) -> dict[str, Any]:
     """A failure that the model should read and correct (AGP-03)."""
     return mcp_result(message, is_error=True)
 
@@ -80,9 +80,9 @@ def tool(
         async def remember(arguments, call):
             return mcp_result({"kept": arguments["fact"]})
 
-    The function takes the arguments, and the `ToolCall` where it has a second parameter. It gives back a `ToolResult`
-    (`mcp_result`, `mcp_error`), a string, or the dict of `claude_agent_sdk`. `input_schema` is a JSON schema, names
-    with their types (`{"fact": str}`), or a `TypedDict`; `timeout_s` bounds one call.
+    The function takes the arguments, and the `ToolCall` where it has a second parameter. It gives back a `mcp_result`
+    or `mcp_error`, a string, or a `ToolResult`. `input_schema` is a JSON schema, names with their types
+    (`{"fact": str}`), or a `TypedDict`; `timeout_s` bounds one call.
 
     `@tool` alone, over a typed function, takes name, description and schema from the function, and passes the arguments
     by name; a parameter of type `ToolCall` gets the call. Raises `RegistrationError` for what is no schema.
@@ -105,17 +105,14 @@ def tool_result(value: object) -> ToolResult:
     if isinstance(value, ToolResult):
         return _checked_result(value)
     if isinstance(value, str):
-        return mcp_result(value)
+        return ToolResult((Text(value),))
     if isinstance(value, Mapping) and "content" in value:
         content = value["content"]
         if not isinstance(content, list | tuple):
             raise TypeError(f"the content of a result must be a list, not {type(content).__name__}")
         is_error = value.get("is_error", value.get("isError", False))
         return ToolResult(tuple(_block(each) for each in content), bool(is_error))
-    raise TypeError(
-        f"a tool gives back a ToolResult (mcp_result, mcp_error), a str, or a dict with content, "
-        f"not {type(value).__name__}"
-    )
+    raise TypeError(f"a tool gives back mcp_result(…), a str, or a ToolResult, not {type(value).__name__}")
 
 
 def from_sdk(made: object) -> Tool:
