@@ -23,7 +23,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import attrs
+
 from buzz_author.errors import BuzzError
+from buzz_author.harness import Gateway as GatewayAddress
 from buzz_author.harness import Harness, Process, SessionSpec
 from buzz_author.instructions import AgentHandle
 from buzz_author.sections import Section
@@ -41,11 +44,14 @@ from buzz_host.turns.snapshot import AgentView, SnapshotTaker, TakenSnapshot
 
 if TYPE_CHECKING:
     from buzz_host.processes import Children
+    from buzz_host.sessions.access import SessionAccess
     from buzz_host.sessions.actor import SessionActor
     from buzz_host.sessions.commands import ComposedTurn
     from buzz_host.sessions.roster import KnownSession
     from buzz_host.sessions.session import Session
     from buzz_host.store import Store
+    from buzz_host.tools.gateway import Gateway
+    from buzz_host.tools.session_tools import SessionTools
 
 
 class NoWayToModel(BuzzError):
@@ -53,6 +59,8 @@ class NoWayToModel(BuzzError):
 
 
 DEFAULT_HARNESS: Final = "claude"
+# How a harness carries tools when its program calls them by HTTP.
+SERVED: Final = frozenset({"mcp", "rpc"})
 Trigger = Literal["message", "steer"]
 # A preview belongs to no session and becomes no turn; its ids are this, so that the same preview is the same value.
 NO_TURN: Final = "preview"
@@ -81,6 +89,7 @@ class Host:
         self._children_lock = threading.Lock()
         self._swept = False
         self._opened: Store | None = None
+        self._gateway: Gateway | None = None
         self._stack = AsyncExitStack()
         self.plugins: Final = LivePlugins(self.home, [Path(each) for each in plugins], spawn=self._spawn_for_plugin)
         self._snapshots = SnapshotTaker(self.plugins.contributions, GuardRunner(), now)
@@ -93,6 +102,8 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+        if self._gateway is not None:
+            await self._gateway.close()
         await self.plugins.close()
         if self._children is not None:
             await self._children.close()
@@ -178,7 +189,9 @@ class Host:
         working directory, whatever the agent's file says; `here` is it where that says nothing (this process's own).
         Raises `BuzzError` in one line where something is missing; `SessionInUse` where somebody drives the session.
         """
+        from buzz_host.processes import ProgramHost
         from buzz_host.rehearsal import Rehearsal
+        from buzz_host.sessions.access import SessionAccess
         from buzz_host.sessions.lease import Lease
         from buzz_host.sessions.roster import KnownSession, remember
         from buzz_host.sessions.session import Session
@@ -205,12 +218,17 @@ class Host:
             if known is None:
                 started = KnownSession(identifier, spec.name, kind.id, folder, None, self._now())
                 await self.store.write(lambda tx: remember(tx, started))
+            tools = self._tools(spec, identifier)
+            access = SessionAccess(ProgramHost(await self._processes(), identifier), spec.permissions, tools)
+            if tools.tools and kind.capabilities.tools in SERVED:
+                access.gateway = await stack.enter_async_context(self._served(tools, access))
             actor = self._actor(
                 identifier,
                 spec,
                 kind,
                 folder,
-                processes=await self._processes(),
+                access=access,
+                tools=tools,
                 model_url=model_url,
                 native_id=known.native_id if known else None,
             )
@@ -227,12 +245,11 @@ class Host:
         kind: Harness,
         cwd: Path,
         *,
-        processes: Children,
+        access: SessionAccess,
+        tools: SessionTools,
         model_url: str | None,
         native_id: str | None,
     ) -> SessionActor:
-        from buzz_host.processes import ProgramHost
-        from buzz_host.sessions.access import SessionAccess
         from buzz_host.sessions.actor import SessionActor
         from buzz_host.sessions.commands import ComposedTurn
         from buzz_host.sessions.recording import LedgerRecorder
@@ -244,7 +261,9 @@ class Host:
 
         handle = TurnAgent(spec.name, spec.scope, kind.id, spec.model, cwd, instructions)
         self.home.folder(self.home.data / kind.id)
-        shape = self._shape(session, handle, spec, model_url=model_url, native_id=native_id)
+        shape = attrs.evolve(
+            self._shape(session, handle, spec, model_url=model_url, native_id=native_id), tools=tools.tools
+        )
 
         async def composed(*, turn_id: str, message: str, steers: str | None) -> ComposedTurn:
             nonlocal newest
@@ -262,18 +281,45 @@ class Host:
             return ComposedTurn(
                 turn,
                 self._now(),
-                (*self.plugins.turn_faults(told=True), *taken.faults),
+                (*self.plugins.turn_faults(told=True), *taken.faults, *tools.take_faults()),
                 take_back=lambda: self.plugins.contributions.put_back(taken.taken_notes),
             )
 
         return SessionActor(
             shape,
             harness=kind,
-            access=SessionAccess(ProgramHost(processes, session), spec.permissions),
+            access=access,
             compose=composed,
             record=LedgerRecorder(self.store, session, kind.capabilities.carries_sections, self._now),
             now=self._now,
         )
+
+    def _tools(self, spec: AgentSpec, session: str) -> SessionTools:
+        """The tools of one session, as plugins offer them now."""
+        from buzz_host.tools.session_tools import SessionTools
+
+        def why_not(plugin: str) -> str | None:
+            standing = next((each for each in self.plugins.standings(spec.name) if each.plugin == plugin), None)
+            if standing is None:
+                return "it is gone"
+            return None if standing.standing == "active" else standing.detail or standing.standing
+
+        return SessionTools.take(
+            self.plugins.contributions, why_not, refresh=self.plugins.refresh, agent=spec.name, session=session
+        )
+
+    @asynccontextmanager
+    async def _served(self, tools: SessionTools, access: SessionAccess) -> AsyncIterator[GatewayAddress]:
+        """The address at which a program reaches the tools of its session, for as long as the block lasts."""
+        from buzz_host.tools.gateway import Gateway
+
+        if self._gateway is None:
+            self._gateway = Gateway()
+        address, revoke = await self._gateway.serve(tools.tools, access.call_tool)
+        try:
+            yield address
+        finally:
+            revoke()
 
     async def _snapshot(
         self, spec: AgentSpec, kind: Harness, cwd: Path, *, notes: Literal["take", "show", "leave"]
