@@ -33,6 +33,7 @@ from buzz_author.sections import Section
 from buzz_host.agents.catalogue import AgentCatalogue
 from buzz_host.agents.handle import TurnAgent
 from buzz_host.agents.spec import AgentSpec
+from buzz_host.programs.places import ProgramPlaces
 from buzz_host.services.live_plugins import LivePlugins
 from buzz_host.sessions.harness_calls import encoded
 from buzz_host.sessions.turn_text import Preview, section_rows
@@ -91,7 +92,13 @@ class Host:
         self._opened: Store | None = None
         self._gateway: Gateway | None = None
         self._stack = AsyncExitStack()
-        self.plugins: Final = LivePlugins(self.home, [Path(each) for each in plugins], spawn=self._spawn_for_plugin)
+        self.programs: Final = ProgramPlaces(self.home.harnesses)
+        self.plugins: Final = LivePlugins(
+            self.home,
+            [Path(each) for each in plugins],
+            spawn=self._spawn_for_plugin,
+            services={"programs": self.programs},
+        )
         self._snapshots = SnapshotTaker(self.plugins.contributions, GuardRunner(), now)
 
     async def __aenter__(self) -> Host:

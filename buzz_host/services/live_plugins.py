@@ -23,6 +23,7 @@ from buzz_host.plugins.effects import PHASE as DISPOSE
 from buzz_host.plugins.enablement import Enablement, Reason
 from buzz_host.plugins.keeper import PluginStatus
 from buzz_host.plugins.lifecycle import ONE_SHOT_WAIT_S, PluginRuntime
+from buzz_host.plugins.services import ServiceRegistry
 from buzz_host.plugins.sources import Discovery, PluginSource
 from buzz_host.settings import Home, Settings, Signature, signature
 from buzz_host.turns.snapshot import PluginStanding, Standing
@@ -39,7 +40,11 @@ OFF_BECAUSE: Final[Mapping[Reason, str]] = {
 class LivePlugins:
     """The plugins of one host, from `start` to `close`. `contributions` is what the active ones offer."""
 
-    def __init__(self, home: Home, further: Sequence[Path], *, spawn: Spawn) -> None:
+    def __init__(
+        self, home: Home, further: Sequence[Path], *, spawn: Spawn, services: Mapping[str, object] | None = None
+    ) -> None:
+        """`services` are what plugins may inject, by name."""
+        self._services = ServiceRegistry(services)
         self._home = home
         self._further = tuple(further)
         self._spawn = spawn
@@ -56,7 +61,11 @@ class LivePlugins:
     async def start(self) -> None:
         """Find the plugins and start those that are on; waits for them 2 s at most (PLG-02)."""
         self._runtime = PluginRuntime(
-            self._home, self.contributions, settings_of=self.enablement.settings_of, spawn=self._spawn
+            self._home,
+            self.contributions,
+            services=self._services,
+            settings_of=self.enablement.settings_of,
+            spawn=self._spawn,
         )
         await self.refresh()
 

@@ -26,7 +26,7 @@ from buzz_author.json_values import JsonObject
 from buzz_author.tools import Image, Resource, Text, Tool, ToolResult, split_wire_name
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
+    from mcp.types import CallToolResult
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 BODY_DEADLINE_S: Final = 30.0
@@ -200,7 +200,7 @@ class Gateway:
         return None
 
     def _mcp_server(self) -> Any:
-        import mcp_types as types
+        from mcp import types
         from mcp.server.lowlevel import Server
 
         def served(context: Any) -> tuple[ServedSession, str]:
@@ -225,7 +225,7 @@ class Gateway:
 
 
 def _listed(name: str, tool: Tool) -> Any:
-    import mcp_types as types
+    from mcp import types
 
     said = tool.annotations
     return types.Tool(
@@ -242,7 +242,7 @@ def _listed(name: str, tool: Tool) -> Any:
 
 
 def _written(result: ToolResult) -> CallToolResult:
-    import mcp_types as types
+    from mcp import types
 
     content: list[Any] = []
     for each in result.content:
