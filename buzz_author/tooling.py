@@ -41,7 +41,7 @@ Handler: TypeAlias = Callable[..., Awaitable[Any]]
 def mcp_result(data: object, is_error: bool = False) -> dict[str, Any]:
     """What a tool gives back, as the dict that `claude_agent_sdk` knows: a string as it is, the rest as JSON (AGP-03).
 
-    What JSON has no word for, such as a date, is written as `str` has it. `is_error` stands in it only where it is true.
+    What JSON has no word for, such as a date, is written as `str` has it. `is_error` is there only where it is true.
     """
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=2, default=str)
     made: dict[str, Any] = {"content": [{"type": "text", "text": text}]}

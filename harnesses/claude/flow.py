@@ -95,7 +95,7 @@ class Flow:
     @property
     def has_room(self) -> bool:
         """Whether one more steer can be handed over and still be followed, whatever turn takes it in."""
-        current = self._current()
+        current = self.current
         taken_in = self._open[current].taken_in if current is not None else 0
         return taken_in + len(self._handed & self._steers.keys()) < TAKEN_IN_MAX
 
@@ -136,8 +136,8 @@ class Flow:
             listed = fields.get("user_message_uuids")
             self._taken_in([str(each) for each in listed] if isinstance(listed, list) else None)
         elif subtype == "compact_boundary":
-            self._emit(Compacted(self._current()))
-        elif subtype == "api_retry" and (turn := self._current()) is not None:
+            self._emit(Compacted(self.current))
+        elif subtype == "api_retry" and (turn := self.current) is not None:
             self._begin(turn)
             attempt = fields.get("attempt")
             error = faults.of_retry(fields.get("error_status"), fields.get("error"))
@@ -165,7 +165,8 @@ class Flow:
                 self._open[turn].taken_in += 1
                 self._emit(SteerSettled(turn, each, "folded"))
 
-    def _current(self) -> str | None:
+    @property
+    def current(self) -> str | None:
         """The turn that the program works on; before it has said so, the one that it was handed first."""
         return self._running or next(iter(self._open), None)
 
@@ -175,7 +176,7 @@ class Flow:
             self._emit(TurnStarted(turn))
 
     def _streamed(self, event: Mapping[str, object]) -> None:
-        turn = self._current()
+        turn = self.current
         if turn is None:
             return
         kind, delta = event.get("type"), event.get("delta")
@@ -195,7 +196,7 @@ class Flow:
         self._emit(TextDelta(turn, text))
 
     def _answered(self, message: AssistantMessage) -> None:
-        turn = self._current()
+        turn = self.current
         if turn is None:
             return
         open_turn = self._open[turn]
@@ -222,7 +223,7 @@ class Flow:
             open_turn.texts.append(text)
 
     def _returned(self, message: UserMessage) -> None:
-        turn = self._current()
+        turn = self.current
         if turn is None or isinstance(message.content, str):
             return
         for block in message.content:
@@ -233,7 +234,7 @@ class Flow:
     def _result(self, result: ResultMessage) -> None:
         listed = result.user_message_uuids or ([result.user_message_uuid] if result.user_message_uuid else [])
         self._taken_in(listed)
-        turn = self._current()
+        turn = self.current
         if turn is None:
             self._log.debug("a result for no turn of ours: %s", result.subtype)
             return

@@ -27,12 +27,12 @@ class ClaudeHarness:
 
     id = "claude"
     title = "Claude Code"
-    # No tools in this release: the program's own are switched off, and ours are not carried yet.
     capabilities = Capabilities(
         carries_sections=True,
         steer="folds",
-        tools="none",
+        tools="in-process",
         resume=True,
+        permission_requests=True,
         key_variables=program.MODEL_KEYS,
         inherits=program.PASSED_ON,
     )

@@ -54,6 +54,11 @@ QUIET: Final = {
     "DISABLE_BUG_COMMAND": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "DISABLE_TELEMETRY": "1",
+    # Every tool stands in the prompt from the first request on: nothing is searched for, and the prefix stays (TRN-07).
+    "ENABLE_TOOL_SEARCH": "false",
+    # What would go on after a turn, or begin by itself.
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+    "CLAUDE_CODE_DISABLE_CRON": "1",
 }
 
 

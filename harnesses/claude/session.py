@@ -22,8 +22,9 @@ from claude_agent_sdk import Message as SdkMessage
 from buzz_author.events import HarnessEvent, SessionEnded, SteerSettled
 from buzz_author.harness import HarnessError, SessionHost, SessionSpec
 from buzz_author.turns import Turn
-from harnesses.claude import faults, program
+from harnesses.claude import faults, program, tools
 from harnesses.claude.flow import Flow
+from harnesses.claude.permissions import Requests
 
 LINE_MAX_BYTES: Final = 16 * 1024 * 1024
 CONNECT_DEADLINE_S: Final = 60.0
@@ -51,6 +52,8 @@ class ClaudeSession:
         self._tail = faults.StderrTail()
         self._events: asyncio.Queue[HarnessEvent] = asyncio.Queue()
         self._flow = Flow(self._events.put_nowait, log)
+        ours = [each.name for each in spec.tools]
+        self._requests = Requests(spec.policy, ours, lambda: self._flow.current, self._events.put_nowait)
         self._held: deque[Turn] = deque()
         self._handing = asyncio.Lock()
         self._later: asyncio.Task[None] | None = None
@@ -97,6 +100,7 @@ class ClaudeSession:
 
     def _options(self, launcher: Path, environment: Mapping[str, str]) -> ClaudeAgentOptions:
         resumed = self._spec.resume is not None
+        policy = self._spec.policy
         return ClaudeAgentOptions(
             cli_path=launcher,
             cwd=self._spec.cwd,
@@ -104,8 +108,12 @@ class ClaudeSession:
             model=self._spec.model,
             effort=self._spec.effort,  # type: ignore[arg-type]  # the program knows its own levels, and says so
             system_prompt={"type": "file", "path": str(self._prompt)},
-            tools=[],
-            permission_mode="dontAsk",
+            tools=tools.own_tools(policy),
+            allowed_tools=tools.allowed(policy, self._spec.tools),
+            disallowed_tools=list(tools.NEVER),
+            permission_mode=tools.mode(policy),
+            can_use_tool=self._requests.decide if tools.mode(policy) == "default" else None,
+            mcp_servers=dict(tools.servers(self._spec.tools, self._host)),
             setting_sources=[],
             strict_mcp_config=True,
             verbatim_prompts=True,
@@ -178,8 +186,9 @@ class ClaudeSession:
         reason: str | None = None,
         reply: str | None = None,
     ) -> None:
-        """Raises `HarnessError`: without tools, the program asks for no permission."""
-        raise HarnessError("invalid-request", f"Claude Code has asked nothing under the id {request_id!r}")
+        """Answer a request of the program's; `reply` is the answer to a question, or a JSON object of answers by
+        question. Raises `HarnessError` for a request that waits for none, or not any more."""
+        self._requests.answer(request_id, decision, reason, reply)
 
     async def events(self) -> AsyncIterator[HarnessEvent]:
         """Everything that happens, in order, until `SessionEnded`. For one reader."""

@@ -47,7 +47,8 @@ def test_the_plugin_registers_its_harness() -> None:
     (harness,) = registered
     assert (harness.id, harness.title) == ("claude", "Claude Code")
     carries = harness.capabilities
-    assert (carries.carries_sections, carries.steer, carries.tools, carries.resume) == (True, "folds", "none", True)
+    assert (carries.carries_sections, carries.steer, carries.resume) == (True, "folds", True)
+    assert (carries.tools, carries.permission_requests) == ("in-process", True)
     assert harness.encode("/as it is", cast(SessionSpec, None)) == "/as it is"
 
 
