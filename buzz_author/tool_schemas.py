@@ -110,7 +110,13 @@ def _is_schema(form: Mapping[Any, Any]) -> bool:
 
 def _of_typed_dict(form: type) -> JsonObject:
     hints = _hints(form, "a key")
-    required: frozenset[str] = getattr(form, "__required_keys__", frozenset(hints))
+    required: set[str] = set(getattr(form, "__required_keys__", hints))
+    for name, of in hints.items():  # under postponed annotations, the class itself cannot see these
+        match getattr(typing.get_origin(of), "_name", None):
+            case "NotRequired":
+                required.discard(name)
+            case "Required":
+                required.add(name)
     schema: dict[str, JsonValue] = {
         "type": "object",
         "properties": {name: _of_type(of, f"argument '{name}'") for name, of in hints.items()},
