@@ -101,11 +101,14 @@ def tool(
 
 
 def tool_result(value: object) -> ToolResult:
-    """The `ToolResult` for whatever form a tool gave back. Raises `TypeError` or `ValueError`, in words, for others."""
+    """The `ToolResult` for whatever form a tool gave back; raises `TypeError` or `ValueError`, in words, for others.
+
+    Its texts are well-formed: no wire takes half of a surrogate pair.
+    """
     if isinstance(value, ToolResult):
         return _checked_result(value)
     if isinstance(value, str):
-        return ToolResult((Text(value),))
+        return ToolResult((_piece(Text(value)),))
     if isinstance(value, Mapping) and "content" in value:
         content = value["content"]
         if not isinstance(content, list | tuple):
@@ -255,7 +258,11 @@ def _checked_result(result: ToolResult) -> ToolResult:
 
 def _piece(piece: object) -> Text | Image | Resource:
     match piece:
-        case Text(text=str()) | Resource(uri=str(), text=str()) | Image(media_type=str(), content=bytes()):
+        case Text(text=str()):
+            return Text(well_formed(piece.text))
+        case Resource(uri=str(), text=str()):
+            return Resource(well_formed(piece.uri), well_formed(piece.text))
+        case Image(media_type=str(), content=bytes()):
             return piece
         case Text() | Resource():
             raise TypeError(f"the text of a {type(piece).__name__} must be a str")
@@ -274,7 +281,7 @@ def _block(block: object) -> Text | Image | Resource:
     kind = block.get("type")
     match kind:
         case "text":
-            return Text(_string(block, "text", kind))
+            return _piece(Text(_string(block, "text", kind)))
         case "image":
             media_type = block.get("mimeType", block.get("mime_type"))
             if not isinstance(media_type, str):
@@ -287,10 +294,11 @@ def _block(block: object) -> Text | Image | Resource:
             inner = block.get("resource")
             if not isinstance(inner, Mapping):
                 raise TypeError("a resource needs a resource with uri and text")
-            return Resource(str(inner.get("uri", "")), _string(inner, "text", kind))
+            return _piece(Resource(str(inner.get("uri", "")), _string(inner, "text", kind)))
         case "resource_link":
             uri = str(block.get("uri", ""))
-            return Resource(uri, "\n".join(str(block[key]) for key in ("name", "description") if block.get(key)))
+            named = "\n".join(str(block[key]) for key in ("name", "description") if block.get(key))
+            return _piece(Resource(uri, named))
         case _:
             raise ValueError(f"a piece of content has the type {kind!r}; it must be text, image or resource")
 

@@ -305,6 +305,8 @@ PNG = b"\x89PNG\r\n"
             ),
         ),
         ({"content": []}, ToolResult(())),
+        ("half \ud800", ToolResult((Text("half \ufffd"),))),
+        (mcp_result("half \udfff"), ToolResult((Text("half \ufffd"),))),
     ],
 )
 def test_each_form_of_a_result_is_taken(given: object, expected: ToolResult) -> None:
