@@ -264,6 +264,10 @@ class Installable(Protocol):
 class LogsIn(Protocol):
     """A harness whose program has a login of its own, for `buzz harness login`; optional as well."""
 
+    def logged_in(self, config_dir: Path) -> bool:
+        """Whether a login is kept below `config_dir`; looks at files only."""
+        ...
+
     def login(self, config_dir: Path) -> LoginCommand:
         """How a person logs in; the login is kept below `config_dir`. Raises `HarnessError` without a program."""
         ...

@@ -158,7 +158,6 @@ class PluginContext(Protocol):
 
     @property
     def log(self) -> Logger: ...
-
     def effect(self, disposer: Effect) -> Disposer:
         """Run `disposer` when the plugin stops (the last one first), or when the returned disposer is called."""
         ...
@@ -168,6 +167,13 @@ class PluginContext(Protocol):
     ) -> Process:
         """Start a program in a process group of its own; it dies with the plugin."""
         ...
+
+
+class HarnessContext(PluginContext, Protocol):
+    """The context of a harness plugin that asks for `programs` with `inject = ("agents", "programs")`."""
+
+    @property
+    def programs(self) -> Programs: ...
 
 
 class PluginModule(Protocol):
