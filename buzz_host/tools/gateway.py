@@ -16,6 +16,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -35,6 +36,7 @@ CONNECTIONS_MAX: Final = 256
 INSTALL: Final = "pip install 'buzz-agents[tools]'"
 SESSION: Final = "buzz.session"
 SERVER: Final = "buzz.server"
+UNAUTHORISED: Final = (401, "a bearer token of a session that runs is needed")
 
 Caller = Callable[[str, str, JsonObject], Awaitable[ToolResult]]
 Scope = MutableMapping[str, Any]
@@ -53,6 +55,7 @@ class ServedSession:
     token: str = attrs.field(repr=False)
     tools: tuple[Tool, ...]
     call: Caller
+    over: asyncio.Event = attrs.field(factory=asyncio.Event, repr=False)
 
     def of_server(self, server: str) -> tuple[tuple[str, Tool], ...]:
         """The tools of one plugin, each with its name there."""
@@ -85,7 +88,8 @@ class Gateway:
 
     async def close(self) -> None:
         """End the listener and every call that runs."""
-        self._sessions.clear()
+        for path in list(self._sessions):
+            self._revoke(path)
         if self._task is not None:
             self._server.should_exit = True
             self._server.force_exit = True
@@ -94,12 +98,15 @@ class Gateway:
             self._task = None
 
     def _revoke(self, path: str) -> None:
-        self._sessions.pop(path, None)
+        session = self._sessions.pop(path, None)
+        if session is not None:
+            session.over.set()  # its calls end, and are answered as if they came now
 
     async def _start(self) -> None:
         try:
+            # In a thread: the import takes a second, and other sessions go on meanwhile.
+            await asyncio.to_thread(_import)
             import uvicorn
-            from mcp.server.lowlevel import Server  # noqa: F401  # with it comes all that is needed later
         except ImportError as error:
             raise GatewayUnavailable(f"plugins' tools cannot be served: {error}; {INSTALL}") from None
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -124,6 +131,7 @@ class Gateway:
             log_config=None,
             access_log=False,
             lifespan="on",
+            http="h11",
             ws="none",
             server_header=False,
             date_header=False,
@@ -176,7 +184,7 @@ class Gateway:
         if body is None:
             await _refuse(send, 413, f"the body is larger than {BODY_MAX_BYTES} bytes")
             return
-        await _until_disconnected(scope, body, receive, send, handle)
+        await _until_over(scope, body, receive, send, handle)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Why a request is not taken, or None; sets whose tools are meant."""
@@ -192,7 +200,7 @@ class Gateway:
         given = headers.get("authorization", [])
         wanted = f"Bearer {session.token if session is not None else secrets.token_urlsafe(32)}"
         if len(given) != 1 or not hmac.compare_digest(given[0].encode("latin-1"), wanted.encode("ascii")):
-            return 401, "a bearer token of a session that runs is needed"
+            return UNAUTHORISED
         assert session is not None
         if not session.of_server(server):
             return 404, "no plugin's tools are served here"
@@ -222,6 +230,11 @@ class Gateway:
             return _written(await session.call(call_id, names[params.name], params.arguments or {}))
 
         return Server("buzz", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def _import() -> None:
+    for name in ("mcp.server.lowlevel", "mcp.server.streamable_http_manager", "uvicorn.protocols.http.h11_impl"):
+        import_module(name)
 
 
 def _listed(name: str, tool: Tool) -> Any:
@@ -271,8 +284,16 @@ async def _read_body(receive: Receive) -> bytes | None:
                 return bytes(body)
 
 
-async def _until_disconnected(scope: Scope, body: bytes, receive: Receive, send: Send, handle: Any) -> None:
-    """Handle the request; a client that leaves ends the call that it made."""
+async def _until_over(scope: Scope, body: bytes, receive: Receive, send: Send, handle: Any) -> None:
+    """Handle the request; a client that leaves ends the call that it made, and so does the end of its session."""
+    session: ServedSession = scope[SESSION]
+    begun = False
+
+    async def told(message: MutableMapping[str, Any]) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
     given: Iterator[MutableMapping[str, Any]] = iter([{"type": "http.request", "body": body, "more_body": False}])
     gone = asyncio.ensure_future(receive())
 
@@ -280,14 +301,18 @@ async def _until_disconnected(scope: Scope, body: bytes, receive: Receive, send:
         first = next(given, None)
         return first if first is not None else await asyncio.shield(gone)
 
-    handling = asyncio.ensure_future(handle(scope, replayed, send))
+    handling = asyncio.ensure_future(handle(scope, replayed, told))
+    over = asyncio.ensure_future(session.over.wait())
     try:
-        await asyncio.wait({handling, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({handling, gone, over}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         if not handling.done():
             handling.cancel()
         gone.cancel()
+        over.cancel()
         await asyncio.wait({handling})
+    if session.over.is_set() and not begun:
+        await _refuse(send, *UNAUTHORISED)
     if not handling.cancelled() and (error := handling.exception()) is not None:
         raise error
 
