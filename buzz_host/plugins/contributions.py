@@ -40,10 +40,14 @@ class Note:
 
 @attrs.frozen
 class OfferedTool:
-    """A tool of a plugin; `run` starts work on the plugin's own thread, from whatever loop it is called in."""
+    """A tool of a plugin; `run` starts work on the plugin's own thread, from whatever loop it is called in.
+
+    `break_off` ends what spins there and lets nothing else of the plugin run.
+    """
 
     tool: Tool
     run: Callable[[Callable[[], Awaitable[ToolResult]]], Job[ToolResult]]
+    break_off: Callable[[], None]
 
 
 @attrs.frozen

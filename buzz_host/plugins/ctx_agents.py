@@ -118,7 +118,8 @@ class HostAgents(Agents):
         from buzz_author.tooling import check_tool  # most plugins offer none
 
         checked = check_tool(self._scope.plugin, tool)
-        return self._scope.register(TOOLS, checked.name, OfferedTool(checked, self._thread.run), limit=TOOLS_MAX)
+        offered = OfferedTool(checked, self._thread.run, self._thread.break_off)
+        return self._scope.register(TOOLS, checked.name, offered, limit=TOOLS_MAX)
 
     def registerHarness(self, harness: Harness) -> Disposer:
         self._scope.must_be_open()

@@ -174,6 +174,11 @@ class PluginThread:
         self._stopping = True
         self.call(self._loop.stop)
 
+    def break_off(self) -> None:
+        """Raise `GivenUp` in what runs on the thread now, if that is the plugin's own code; the thread goes on."""
+        if _may_be_ended(self._thread, self._modules, anywhere=False):
+            raise_in_thread(self._thread, GivenUp)
+
     def condemn(self) -> None:
         """Give the thread up: end it by an asynchronous exception, as soon as it runs the plugin's own code."""
         if self.condemned:

@@ -19,12 +19,13 @@ from buzz_author.tooling import plain, tool_result
 from buzz_author.tools import Text, Tool, ToolCall, ToolResult, wire_name
 from buzz_host.plugins.contributions import TOOLS, Contributions, OfferedTool
 from buzz_host.plugins.faults import exception_fault
-from buzz_host.plugins.threads import GivenUp
+from buzz_host.plugins.threads import GivenUp, Job
 
 RESULT_MAX_BYTES: Final = 10 * 1024 * 1024
 PHASE: Final = "tool"
 # A call that was given up gets this long to notice, so that its clean-up runs before the next thing happens.
 CANCELLED_GRACE_S: Final = 0.25
+BREAK_OFF_TRIES: Final = 4
 
 
 @attrs.frozen
@@ -57,6 +58,7 @@ class SessionTools:
         self._agent = agent
         self._session = session
         self._call_faults = list(faults)
+        self._stopping: set[asyncio.Task[None]] = set()
 
     @classmethod
     def take(
@@ -149,31 +151,42 @@ class SessionTools:
             log.info("tool %s: %g %s", found.own_name, done, said)
 
         call = ToolCall(self._agent, self._session, progress, lambda: cancelled)
-        job = offered.run(lambda: offered.tool.handler(arguments, call))
+        own = plain(arguments)  # the handler may change what it is given
+        job = offered.run(lambda: offered.tool.handler(own, call))
         limit_s = offered.tool.timeout_s
         try:
             in_time = await job.wait(limit_s)
         except asyncio.CancelledError:
             cancelled = True
-            job.cancel()
+            stopping = asyncio.create_task(_stopped(job, offered))
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
             raise
         whose = f"the tool '{found.own_name}' of plugin '{found.plugin}'"
         if not in_time:
             cancelled = True
-            job.cancel()
-            await job.wait(CANCELLED_GRACE_S)
+            await _stopped(job, offered)
             said = f"{whose} had not answered after {limit_s:g} s, and was stopped"
             self._call_faults.append(PluginFault(found.plugin, PHASE, said))
             return _error(said)
         try:
             return tool_result(job.result())
         except GivenUp:
-            return _error(f"{whose} was stopped: its plugin is not running any more")
+            return _error(f"{whose} was stopped: it held up its plugin, or its plugin has ended")
         except BaseException as error:
             fault = exception_fault(found.plugin, PHASE, error)
             self._call_faults.append(attrs.evolve(fault, message=f"tool '{found.own_name}': {fault.message}"))
             log.error("tool %s: %s", found.own_name, fault.message)
             return _error(f"{whose} failed: {fault.message}")
+
+
+async def _stopped(job: Job[ToolResult], offered: OfferedTool) -> None:
+    """Stop a call that nobody waits for any more."""
+    job.cancel()
+    for _ in range(BREAK_OFF_TRIES):
+        if await job.wait(CANCELLED_GRACE_S):
+            return
+        offered.break_off()  # it awaits nothing, and so has not heard that it was cancelled
 
 
 def _error(message: str) -> ToolResult:
