@@ -191,7 +191,8 @@ def test_a_broken_file_is_named_by_path_and_line(buzz: Buzz, home: Path, tmp_pat
     ("line", "told"),
     [
         ("ctx.agents.addInstruction(id='a')", "ctx.agents has no 'addInstruction'; did you mean 'addInstructions'?"),
-        ("ctx.agents.addTool(1)", "this release of Buzz has no ctx.agents.addTool; it has addInstructions, "),
+        ("ctx.agents.addSkill(1)", "this release of Buzz has no ctx.agents.addSkill; it has addInstructions, "),
+        ("ctx.agents.addTool(1)", "addTool takes a tool made with buzz_author.tool or claude_agent_sdk.tool, not int"),
         (
             "ctx.agents.addInstructions(ident='a', text='b')",
             "ctx.agents.addInstructions() got an unexpected keyword argument 'ident'",

@@ -42,9 +42,10 @@ def findings(tmp_path: Path, code: str, **files: str) -> list[str]:
         ("ctx.agents.addNote('main', 5)", "error: addNote: text must be a str, not int"),
         ("ctx.agents.addNote('main', 'x', whom='y')",
          "error: addNote does not know the argument 'whom'; it takes agent, text"),
-        ("ctx.agents.addTool(f)",
-         ("error: this release of Buzz has no ctx.agents.addTool; "
-          "it has addInstructions, addNote, registerHarness, harness")),
+        ("ctx.agents.addSkill(f)",
+         ("error: this release of Buzz has no ctx.agents.addSkill; "
+          "it has addInstructions, addNote, addTool, registerHarness, harness")),
+        ("ctx.agents.addTool(f, 'x')", "error: addTool: too many positional arguments; it is called as addTool(tool)"),
         ("ctx.agents.harness()",
          "error: ctx.agents.harness is no function: it has turnPrompt, turnNote, wakePrompt and steerPrompt"),
         ("ctx.agnts", "error: ctx has no 'agnts'; did you mean 'agents'?"),
