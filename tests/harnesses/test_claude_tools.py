@@ -296,7 +296,8 @@ async def test_the_programs_own_tools_are_there_as_the_policy_says(
 async def test_under_ask_each_request_is_one_event_and_waits_for_its_answer(
     rehearsal: Rehearsal, tmp_path: Path
 ) -> None:
-    writing = f'rehearse: call Write {{"file_path": "{tmp_path}/work/new.txt", "content": "new"}}'
+    new = tmp_path / "work" / "new.txt"
+    writing = f'rehearse: call Write {{"file_path": "{new}", "content": "new"}}'
     async with opened(rehearsal, tmp_path, "ask") as (_, talk):
         first = await talk.send("rehearse: call mcp__notes__writes\n" + writing)
         asked = await talk.until(PermissionRequested, turn=first)
@@ -310,7 +311,7 @@ async def test_under_ask_each_request_is_one_event_and_waits_for_its_answer(
         failed, words = answers(talk)["Write"]
         assert failed
         assert "not in this test" in words
-        assert not (tmp_path / "work" / "new.txt").exists()
+        assert not new.exists()
         with pytest.raises(HarnessError, match="waits for no answer"):
             await talk.session.answer(asked.request, "allow")
 
@@ -318,7 +319,7 @@ async def test_under_ask_each_request_is_one_event_and_waits_for_its_answer(
         asked = await talk.until(PermissionRequested, turn=second)
         await talk.session.answer(asked.request, "allow")
         assert (await talk.until(TurnEnded, turn=second)).status == "completed"
-        assert (tmp_path / "work" / "new.txt").read_text(encoding="utf-8") == "new"
+        assert new.read_text(encoding="utf-8") == "new"
 
         # Interrupted while it waits: the request is withdrawn.
         third = await talk.send(writing.replace("new.txt", "newer.txt"))
@@ -327,7 +328,7 @@ async def test_under_ask_each_request_is_one_event_and_waits_for_its_answer(
         assert (await talk.until(TurnEnded, turn=third)).status == "interrupted"
         with pytest.raises(HarnessError, match="waits for no answer"):
             await talk.session.answer(asked.request, "allow")
-        assert not (tmp_path / "work" / "newer.txt").exists()
+        assert not new.with_name("newer.txt").exists()
 
         question = str({"questions": [ASKED]}).replace("'", '"').replace("False", "false")
         fourth = await talk.send(f"rehearse: call AskUserQuestion {question}")
