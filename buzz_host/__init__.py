@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Compacted,
         Event,
         PermissionRequested,
+        PermissionSettled,
         Preview,
         QuestionAsked,
         Retrying,
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
         TurnStarted,
     )
     from buzz_host.sessions.lease import SessionInUse
+    from buzz_host.sessions.requests import NotAsked
 
 __all__ = [
     "VERSION",
     "Compacted",
     "Event",
     "Host",
+    "NotAsked",
     "PermissionRequested",
+    "PermissionSettled",
     "Preview",
     "QuestionAsked",
     "Retrying",
@@ -52,7 +56,11 @@ __all__ = [
 
 # The version that `pyproject.toml` says; read from there it would cost more than a command that asks a running host.
 VERSION: Final = "0.1.0"
-_MODULES: Final = {"Host": "services.host", "SessionInUse": "sessions.lease"}
+_MODULES: Final = {
+    "Host": "services.host",
+    "NotAsked": "sessions.requests",
+    "SessionInUse": "sessions.lease",
+}
 
 
 def __getattr__(name: str) -> object:

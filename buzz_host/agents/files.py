@@ -18,11 +18,11 @@ from buzz_host.agents.spec import (
     AgentSpec,
     FileNote,
     OnMessage,
-    Permissions,
     Scope,
     Severity,
     WhileBusy,
 )
+from buzz_host.settings.buzz_toml import Permissions
 
 # A prompt of this size is already more than any model reads with care.
 AGENT_FILE_MAX_BYTES: Final = 1024 * 1024

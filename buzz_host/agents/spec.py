@@ -11,12 +11,11 @@ from typing import Final, Literal
 import attrs
 
 from buzz_author.errors import BuzzError
+from buzz_host.settings.buzz_toml import Permissions
 
 Scope = Literal["core", "user"]
 OnMessage = Literal["queue", "auto"]
 Severity = Literal["info", "warn", "critical"]
-# The same words as `buzz_author.harness.Policy`, whose module costs more to import than a catalogue may take.
-Permissions = Literal["ask", "plugin-tools-only", "read-only", "all"]
 WhileBusy = Literal["steer", "queue"]
 
 # Lowest first: an agent of a later scope takes the place of one of the same name in an earlier one (SPC-02).
@@ -61,9 +60,9 @@ class FileNote:
 class AgentSpec:
     """One agent as its file describes it (SPC-01); the defaults are the contract's.
 
-    `prompt` is the Markdown below the frontmatter, trimmed. `model`, `effort`, `harness` and `cwd` are None where the
-    file leaves the choice to others. `allowed_plugins` is None where every enabled plugin may speak to the agent.
-    `warnings` are what the file says that nobody understands.
+    `prompt` is the Markdown below the frontmatter, trimmed. `model`, `effort`, `harness`, `cwd` and `permissions` are
+    None where the file leaves the choice to others. `allowed_plugins` is None where every enabled plugin may speak to
+    the agent. `warnings` are what the file says that nobody understands.
     """
 
     name: str
@@ -82,7 +81,7 @@ class AgentSpec:
     forward_min_severity: Severity = "warn"
     harness: str | None = None
     cwd: Path | None = None
-    permissions: Permissions = "plugin-tools-only"
+    permissions: Permissions | None = None
     allowed_plugins: tuple[str, ...] | None = None
     while_busy: WhileBusy = "steer"
     attention: bool = False

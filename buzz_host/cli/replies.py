@@ -11,7 +11,7 @@ import click
 from buzz_author.events import TurnStatus
 from buzz_host.cli.output import note, print_json
 from buzz_host.cli.summary import note_turn
-from buzz_host.cli.wording import counted, error_in_words, shortened
+from buzz_host.cli.wording import asked_in_words, counted, cut, error_in_words, shortened
 from buzz_host.sessions import events
 from buzz_host.terminal import StreamPrinter, printable_line
 
@@ -104,9 +104,11 @@ class ReplyText:
             case events.SteerSettled():
                 self._beside(f"the message {shortened(event.steer)} that was steered: {event.outcome}")
             case events.PermissionRequested():
-                self._beside(f"the program asked to use {printable_line(event.tool)}; nobody can be asked here")
+                self._beside(f"asks to use {asked_in_words(event)}")
             case events.QuestionAsked():
-                self._beside("the program asked a question; nobody can be asked here")
+                self._beside("the program asks a question")
+            case events.PermissionSettled():
+                self._beside(f"{'allowed' if event.decision == 'allow' else 'denied'}: {cut(event.reason)}")
             case events.Compacted():
                 self._beside("the program replaced its history by a summary")
             case events.TurnCompleted():

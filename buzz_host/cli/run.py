@@ -75,6 +75,7 @@ def run(
         rehearse=rehearse,
         record=from_here(record) if record is not None else None,
         resume=resume,
+        answers=False,
     )
     try:
         with connect(home_path(), plugins) as services:

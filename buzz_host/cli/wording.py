@@ -14,6 +14,7 @@ from buzz_host.terminal import printable_line
 if TYPE_CHECKING:
     from buzz_author.events import Usage
     from buzz_author.harness import HarnessError
+    from buzz_host.sessions.events import PermissionRequested
 
 ID_SHOWN_CHARACTERS: Final = 8
 DETAIL_SHOWN_CHARACTERS: Final = 300
@@ -66,6 +67,16 @@ def error_in_words(error: HarnessError) -> str:
     """A harness's error: what kind, with which status, what the program itself said."""
     status = f" (status {error.status})" if error.status is not None else ""
     return f"{error.kind}{status}: {cut(error.native)}"
+
+
+def asked_in_words(event: PermissionRequested) -> str:
+    """What somebody wants to use: the tool, whose it is, whether it only reads, and with which arguments."""
+    from buzz_host.cli.output import json_line
+
+    whose = f"plugin {event.plugin}" if event.plugin is not None else "the program's own"
+    reads = {True: "only reads", False: "changes things", None: "may change things"}[event.read_only]
+    # The arguments last: what they say cannot stand for anything else on the line.
+    return f"{cut(event.tool)} ({printable_line(whose)}, {reads}): {cut(json_line(event.arguments).rstrip())}"
 
 
 def usage_in_words(usage: Usage) -> str:

@@ -26,6 +26,7 @@ from buzz_host.services.host import Host, NoWayToModel
 from buzz_host.services.peers import same_person
 from buzz_host.services.session_calls import (
     SESSION_CALLS,
+    AnswerRequest,
     CloseSession,
     InterruptSession,
     OpenedSession,
@@ -198,6 +199,10 @@ class Client:
                         await self._say({"id": id, "event": unstructured(event)})
             case SteerSession():
                 return await self._session(call.session).steer(call.message)
+            case AnswerRequest():
+                await self._session(call.session).answer(
+                    call.request, call.decision, reason=call.reason, reply=call.reply
+                )
             case InterruptSession():
                 await self._session(call.session).interrupt()
             case CloseSession():

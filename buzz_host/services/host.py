@@ -27,7 +27,7 @@ import attrs
 
 from buzz_author.errors import BuzzError
 from buzz_author.harness import Gateway as GatewayAddress
-from buzz_author.harness import Harness, Process, SessionSpec
+from buzz_author.harness import Harness, Policy, Process, SessionSpec
 from buzz_author.instructions import AgentHandle
 from buzz_author.sections import Section
 from buzz_host.agents.catalogue import AgentCatalogue
@@ -187,6 +187,8 @@ class Host:
         resume: str | None = None,
         cwd: Path | str | None = None,
         here: Path | str | None = None,
+        answers: bool = True,
+        start: bool = False,
     ) -> AsyncIterator[Session]:
         """A session with an agent for as long as the block lasts.
 
@@ -194,6 +196,8 @@ class Host:
         the provider's; `rehearse` uses a model server of our own on loopback, which calls no model, and `record` has it
         append each request to a file. `resume` is the id of an earlier session, or the beginning of one. `cwd` is the
         working directory, whatever the agent's file says; `here` is it where that says nothing (this process's own).
+        `answers` says whether somebody answers the session's requests: where nobody does, each is denied at once.
+        `start` starts the program now, beside what the block does, and not with the first turn.
         Raises `BuzzError` in one line where something is missing; `SessionInUse` where somebody drives the session.
         """
         from buzz_host.processes import ProgramHost
@@ -226,7 +230,7 @@ class Host:
                 started = KnownSession(identifier, spec.name, kind.id, folder, None, self._now())
                 await self.store.write(lambda tx: remember(tx, started))
             tools = self._tools(spec, identifier)
-            access = SessionAccess(ProgramHost(await self._processes(), identifier), spec.permissions, tools)
+            access = SessionAccess(ProgramHost(await self._processes(), identifier), self._policy(spec), tools)
             if tools.tools and kind.capabilities.tools in SERVED:
                 access.gateway = await stack.enter_async_context(self._served(tools, access))
             actor = self._actor(
@@ -238,8 +242,9 @@ class Host:
                 tools=tools,
                 model_url=model_url,
                 native_id=known.native_id if known else None,
+                answers=answers,
             )
-            actor.start()
+            actor.start(program=start)
             try:
                 yield Session(identifier, spec.name, kind.id, actor, rehearsal)
             finally:
@@ -256,6 +261,7 @@ class Host:
         tools: SessionTools,
         model_url: str | None,
         native_id: str | None,
+        answers: bool,
     ) -> SessionActor:
         from buzz_host.sessions.actor import SessionActor
         from buzz_host.sessions.commands import ComposedTurn
@@ -292,14 +298,18 @@ class Host:
                 take_back=lambda: self.plugins.contributions.put_back(taken.taken_notes),
             )
 
-        return SessionActor(
+        actor = SessionActor(
             shape,
             harness=kind,
             access=access,
             compose=composed,
             record=LedgerRecorder(self.store, session, kind.capabilities.carries_sections, self._now),
             now=self._now,
+            answers=answers,
+            permission_deadline_s=self.plugins.settings.permission_deadline_s,
         )
+        access.asker = actor.ask
+        return actor
 
     def _tools(self, spec: AgentSpec, session: str) -> SessionTools:
         """The tools of one session, as plugins offer them now."""
@@ -355,8 +365,12 @@ class Host:
             effort=spec.effort,
             model_url=model_url,
             resume=native_id,
-            policy=spec.permissions,
+            policy=self._policy(spec),
         )
+
+    def _policy(self, spec: AgentSpec) -> Policy:
+        """What the agent's file says, else what holds for the home (PRM-01)."""
+        return spec.permissions or self.plugins.settings.permissions
 
     def _agent(self, name: str | None) -> AgentSpec:
         return self.agents.get(name or self.plugins.settings.default_agent)

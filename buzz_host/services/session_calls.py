@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import attrs
 
@@ -30,7 +30,8 @@ class OpenSession(SessionCall):
     """Open a session; its arguments are those of `Host.session`. The answer is an `OpenedSession`.
 
     `here` is the folder that the person is in: the working directory where neither the session to be resumed nor the
-    agent's file names one. `record` is an absolute path.
+    agent's file names one. `record` is an absolute path. `answers` says whether the client answers what is asked:
+    where it does not, requests are denied at once. `start` starts the program at once, and not with the first turn.
     """
 
     name = "session.open"
@@ -41,6 +42,8 @@ class OpenSession(SessionCall):
     rehearse: bool = False
     record: str | None = None
     resume: str | None = None
+    answers: bool = True
+    start: bool = False
 
     def opened(self, host: Host) -> AbstractAsyncContextManager[Session]:
         """The session, open on `host` for as long as the context lasts."""
@@ -52,6 +55,8 @@ class OpenSession(SessionCall):
             record=self.record,
             resume=self.resume,
             here=self.here,
+            answers=self.answers,
+            start=self.start,
         )
 
 
@@ -83,6 +88,18 @@ class SteerSession(SessionCall):
 
 
 @attrs.frozen(kw_only=True)
+class AnswerRequest(SessionCall):
+    """Answer a `permission_requested` or `question_asked` of the session; the answer is null."""
+
+    name = "session.answer"
+    session: str
+    request: str
+    decision: Literal["allow", "deny"]
+    reason: str | None = None
+    reply: str | None = None
+
+
+@attrs.frozen(kw_only=True)
 class InterruptSession(SessionCall):
     """Stop the turn that runs; the answer is null."""
 
@@ -98,7 +115,14 @@ class CloseSession(SessionCall):
     session: str
 
 
-_ALL: Final[tuple[type[SessionCall], ...]] = (OpenSession, TakeTurn, SteerSession, InterruptSession, CloseSession)
+_ALL: Final[tuple[type[SessionCall], ...]] = (
+    OpenSession,
+    TakeTurn,
+    SteerSession,
+    AnswerRequest,
+    InterruptSession,
+    CloseSession,
+)
 SESSION_CALLS: Final[Mapping[str, type[SessionCall]]] = MappingProxyType({each.name: each for each in _ALL})
 
 # What a command does while its turn can be stopped: it is given two functions, one that interrupts the turn and one

@@ -13,21 +13,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Final, Literal, TypeVar
+from typing import Final
 from uuid import uuid4
-
-import attrs
 
 from buzz_author import events as native
 from buzz_author.errors import BuzzError
-from buzz_author.harness import Harness, HarnessError, SessionHost, SessionSpec
-from buzz_author.tools import ToolRequest
+from buzz_author.harness import Harness, HarnessError, SessionSpec
+from buzz_author.tools import GateDecision, ToolRequest
 from buzz_host.sessions import events
+from buzz_host.sessions.access import SessionAccess
 from buzz_host.sessions.commands import (
     Abandon,
+    Ask,
     Close,
     Command,
-    ComposedTurn,
     Composer,
     FromProgram,
     Interrupt,
@@ -36,22 +35,24 @@ from buzz_host.sessions.commands import (
     Recorder,
     SessionClosed,
     Steer,
+    refuse,
+    resolve,
 )
+from buzz_host.sessions.events import Decision
 from buzz_host.sessions.inbox import Inbox, Running
+from buzz_host.sessions.place import FORCE_DEADLINE_S, ProgramPlace
 from buzz_host.sessions.program import Program
+from buzz_host.sessions.requests import Requests
 from buzz_host.sessions.streams import EventStream
+from buzz_host.sessions.telling import started
 
 CLOSE_DEADLINE_S: Final = 10.0
 # A program that was asked to stop, and has not within this time, is ended: it is stopped itself, or hangs.
 INTERRUPT_DEADLINE_S: Final = 5.0
-# For ending it then: it has had its time. Whoever waits for a second Ctrl-C waits for this.
-FORCE_DEADLINE_S: Final = 0.5
-# A harness may take a little more than it was given, for collecting what it ended.
-CLOSE_GRACE_S: Final = 3.0
+# How long a request waits for a person's answer before it is denied.
+PERMISSION_DEADLINE_S: Final = 120.0
 # How long a consumer that leaves early waits for its interrupted turn to come to rest.
 ABANDON_DEADLINE_S: Final = 15.0
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +65,12 @@ class SessionActor:
         spec: SessionSpec,
         *,
         harness: Harness,
-        access: SessionHost,
+        access: SessionAccess,
         compose: Composer,
         record: Recorder,
         now: Callable[[], datetime],
+        answers: bool = True,
+        permission_deadline_s: float = PERMISSION_DEADLINE_S,
     ) -> None:
         self._spec = spec
         self._harness = harness
@@ -75,21 +78,23 @@ class SessionActor:
         self._compose = compose
         self._record = record
         self._now = now
-        self._inbox = Inbox()
+        self._carries_sections = harness.capabilities.carries_sections
+        self._inbox = Inbox(self._shown_at_once)
         self._waiting: deque[Job] = deque()
-        self._program: Program | None = None
-        self._pump: asyncio.Task[None] | None = None
+        self._place = ProgramPlace(spec, harness, access, self._said, record.native_id)
+        self._requests = Requests(spec.session, answers=answers, deadline_s=permission_deadline_s, now=now)
+        self._running: Running | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing: float | None = None
         self._last_turn: str | None = None
-        self._native_id = spec.resume
-        self._named_to_ledger = spec.resume
 
     # What others may ask.
 
-    def start(self) -> None:
-        """Start the actor's task; the program itself starts with the first turn."""
+    def start(self, *, program: bool = False) -> None:
+        """Start the actor's task; the program itself starts with the first turn, or now, beside everything else."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"session {self._spec.session}")
+        if program:
+            self._place.begin()
 
     def submit(self, message: str) -> Job:
         """Queue a person's message as a turn of its own."""
@@ -108,6 +113,28 @@ class SessionActor:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._post(Interrupt(done))
         await done
+
+    async def answer(self, request: str, decision: Decision, reason: str | None, reply: str | None) -> None:
+        """A person's answer to a request. Raises `NotAsked` for one that is not open, or not any more."""
+        await self._requests.answer(request, decision, reason, reply)
+
+    async def ask(self, call: ToolRequest, plugin: str | None) -> GateDecision:
+        """Ask a person about a call that waits in the host; asked by its task, which may be cancelled meanwhile.
+
+        It waits for nothing but the answer: whatever the actor is busy with, the deadline runs.
+        """
+        asked = self._requests.of_tool(call, plugin)
+        assert asked.decided is not None
+        try:
+            # What the program said before it called is told before this: its words are on their way to the inbox.
+            await asyncio.sleep(0)
+            try:
+                self._post(Ask(asked))
+            except SessionClosed as closed:
+                self._requests.give_up(asked, str(closed))
+            return await asked.decided
+        finally:
+            self._requests.give_up(asked, "the call was cancelled")
 
     async def abandon(self, job: Job) -> None:
         """Nobody reads this job's events any more: take it back, or interrupt it and wait until it is at rest."""
@@ -141,7 +168,8 @@ class SessionActor:
                     await self._idle(await self._inbox.next())
         finally:
             await self._end_program(self._closing if self._closing is not None else CLOSE_DEADLINE_S)
-            self._refuse_the_rest()
+            refuse(self._inbox.take_all(), self._waiting, SessionClosed(f"session {self._spec.session} has ended"))
+            await self._requests.close()
 
     async def _idle(self, command: Command) -> None:
         match command:
@@ -151,13 +179,15 @@ class SessionActor:
                 # No turn is there to join. The message becomes the next one; its events are for whoever listens then.
                 job = Job(str(uuid4()), command.message, EventStream())
                 self._waiting.append(job)
-                _resolve(command.accepted, job.turn)
+                resolve(command.accepted, job.turn)
             case Interrupt():
-                _resolve(command.done, None)
+                resolve(command.done, None)
             case Close():
                 self._closing = command.deadline_s
             case FromProgram():
                 await self._between_turns(command)
+            case Ask():
+                self._requests.give_up(command.asked, "no turn is running")
             case Abandon() | Overdue():
                 pass
 
@@ -167,7 +197,7 @@ class SessionActor:
         running: Running | None = None
         try:
             while messages and self._closing is None:
-                running = Running(job, messages[0][0])
+                running = self._running = Running(job, messages[0][0])
                 await self._begin(running, *messages.popleft())
                 while not running.at_rest:
                     await self._during(running, await self._inbox.next())
@@ -186,6 +216,8 @@ class SessionActor:
             job.stream.fail(error)
         else:
             job.stream.end()
+        finally:
+            self._running = None
 
     async def _begin(self, running: Running, turn_id: str, message: str) -> None:
         failure = await self._open_program(running)
@@ -198,8 +230,10 @@ class SessionActor:
         self._last_turn = turn_id
         running.open_turns.add(turn_id)
         # Before it is told: whoever is told may look at the program at once.
-        sending = asyncio.ensure_future(self._program.send(composed.turn)) if self._program is not None else None
-        self._tell(running.job, self._started(composed))
+        sending = (
+            asyncio.ensure_future(self._place.program.send(composed.turn)) if self._place.program is not None else None
+        )
+        running.job.stream.put(started(composed, self._spec.session, carries_sections=self._carries_sections))
         if sending is not None:
             try:
                 stops = await self._inbox.unless_stopped(running.job, sending, INTERRUPT_DEADLINE_S)
@@ -211,7 +245,7 @@ class SessionActor:
                     await self._end_by_force(running)
         if failure is not None:
             await self._happened(running, native.TurnEnded(turn_id, "failed", error=failure))
-        elif self._program is None and turn_id in running.open_turns:
+        elif self._place.program is None and turn_id in running.open_turns:
             await self._happened(running, native.TurnEnded(turn_id, "interrupted"))
 
     async def _during(self, running: Running, command: Command) -> None:
@@ -223,9 +257,9 @@ class SessionActor:
             case Interrupt():
                 self._interrupt_now(running)
                 if running.asking is not None:
-                    running.asking.add_done_callback(lambda _: _resolve(command.done, None))
+                    running.asking.add_done_callback(lambda _: resolve(command.done, None))
                 else:
-                    _resolve(command.done, None)
+                    resolve(command.done, None)
             case Overdue():
                 if command.turns & running.open_turns:
                     log.warning("session %s: the program did not stop in time, and is ended", self._spec.session)
@@ -243,8 +277,10 @@ class SessionActor:
             case Close():
                 self._closing = command.deadline_s
                 await self._end_program(command.deadline_s, running)
+            case Ask():
+                self._requests.tell(command.asked, running.job.stream, running.turn)
             case FromProgram():
-                if command.program is self._program:
+                if command.program is self._place.program:
                     await self._happened(running, command.event)
 
     async def _steer_now(self, running: Running, command: Steer) -> None:
@@ -252,7 +288,7 @@ class SessionActor:
         turn_id = str(uuid4())
         if self._harness.capabilities.steer == "none":
             running.returned.append((turn_id, command.message))
-            _resolve(command.accepted, turn_id)
+            resolve(command.accepted, turn_id)
             return
         try:
             composed = await self._compose(turn_id=turn_id, message=command.message, steers=running.turn)
@@ -262,9 +298,11 @@ class SessionActor:
                 command.accepted.set_exception(error)
             return
         running.unsettled[turn_id] = command.message
-        steering = asyncio.ensure_future(self._program.steer(composed.turn)) if self._program is not None else None
-        _resolve(command.accepted, turn_id)
-        self._tell(running.job, self._started(composed))
+        steering = (
+            asyncio.ensure_future(self._place.program.steer(composed.turn)) if self._place.program is not None else None
+        )
+        resolve(command.accepted, turn_id)
+        running.job.stream.put(started(composed, self._spec.session, carries_sections=self._carries_sections))
         try:
             if steering is None:
                 raise HarnessError("process-died", "the program is gone")
@@ -281,17 +319,15 @@ class SessionActor:
         if asked := frozenset(running.open_turns - running.stopping):
             running.stopping |= asked
             loop.call_later(INTERRUPT_DEADLINE_S, self._inbox.post, Overdue(asked))
-        if self._program is not None and (running.asking is None or running.asking.done()):
-            running.asking = loop.create_task(self._ask_to_stop(self._program))
-
-    async def _ask_to_stop(self, program: Program) -> None:
-        with contextlib.suppress(HarnessError):
-            await program.interrupt()
+        if self._place.program is not None and (running.asking is None or running.asking.done()):
+            running.asking = loop.create_task(self._place.program.ask_to_stop())
+        # Behind that: the program is to learn of the interrupt before it is refused what it asked for.
+        self._requests.interrupt()
 
     async def _stop_asking(self, running: Running) -> None:
         """The turn is at rest: nothing of its interrupt may reach the next one."""
         if running.asking is not None:
-            await asyncio.wait({running.asking}, timeout=INTERRUPT_DEADLINE_S if self._program is not None else 0)
+            await asyncio.wait({running.asking}, timeout=INTERRUPT_DEADLINE_S if self._place.program is not None else 0)
             running.asking.cancel()
 
     async def _end_by_force(self, running: Running) -> None:
@@ -306,7 +342,7 @@ class SessionActor:
         match event:
             case native.TurnStarted():
                 running.open_turns.add(event.turn)
-                await self._keep_native_id()
+                await self._place.keep_native_id()
                 return
             case native.ToolCalled():
                 running.calls[event.call] = event
@@ -321,16 +357,19 @@ class SessionActor:
                 if event.turn not in running.open_turns:
                     log.warning("session %s: a turn ended twice: %s", self._spec.session, event.turn)
                     return
-                await self._keep_native_id()
+                await self._place.keep_native_id()
                 await self._record.turn_ended(event)
                 running.open_turns.discard(event.turn)
+                self._requests.withdraw(event.turn, "the turn has ended")
             case native.PermissionRequested() | native.QuestionAsked():
-                await self._answer(event)
+                self._requested(running, event)
+                return
             case native.SessionEnded():
                 await self._after_the_end(running, event.error)
             case _:
                 pass
-        self._tell(running.job, self._told(event))
+        if told := events.from_native(event, at=self._now(), session=self._spec.session):
+            running.job.stream.put(told)
 
     async def _settle(self, running: Running, event: native.SteerSettled) -> None:
         message = running.unsettled.pop(event.steer, None)
@@ -344,22 +383,21 @@ class SessionActor:
             # Under a new id: a program drops a message whose id it has seen.
             running.returned.append((str(uuid4()), message))
 
-    async def _answer(self, event: native.PermissionRequested | native.QuestionAsked) -> None:
-        # Always answered: a program that waits for ever would hold the turn (PRM-01). No person can be asked yet.
-        verdict: Literal["allow", "deny"] = "deny"
-        reason = "nobody is there to answer"
+    def _requested(self, running: Running, event: native.PermissionRequested | native.QuestionAsked) -> None:
+        """A request of the program's. Always answered: one that waited for ever would hold the turn (PRM-01)."""
+        judged = GateDecision("ask", "a question is for a person", "policy")
+        plugin = None
         if isinstance(event, native.PermissionRequested):
-            request = ToolRequest(event.request, event.tool, event.arguments, read_only=event.read_only)
-            decision = await self._access.gate(request)
-            verdict = "allow" if decision.verdict == "allow" else "deny"
-            reason = decision.reason
-        if self._program is not None:
-            with contextlib.suppress(HarnessError):  # it withdrew the request meanwhile, or is gone
-                await self._program.answer(event.request, verdict, reason)
+            plugin = self._access.plugin_of(event.tool)
+            judged = self._access.judged(
+                ToolRequest(event.request, event.tool, event.arguments, read_only=event.read_only)
+            )
+        self._requests.of_program(event, self._place.program, running.job.stream, judged, plugin)
 
     async def _after_the_end(self, running: Running, error: HarnessError | None) -> None:
         """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""
-        self._program = None
+        self._place.program = None
+        self._requests.withdraw(None, "the program has ended")
         if running.cut_off == "interrupted":
             error = None
         elif error is None:
@@ -370,15 +408,21 @@ class SessionActor:
             await self._happened(running, native.TurnEnded(turn, running.cut_off, error=error))
 
     async def _between_turns(self, command: FromProgram) -> None:
-        if command.program is not self._program:
+        if command.program is not self._place.program:
             return
         match command.event:
             case native.SessionEnded():
-                self._program = None
+                self._place.program = None
+            case native.PermissionRequested() | native.QuestionAsked():
+                await self._refuse(command.program, command.event.request)
             case native.Compacted() if self._last_turn is not None:
                 await self._record.compacted(self._last_turn)
             case _:
                 log.info("session %s: outside of a turn: %r", self._spec.session, command.event)
+
+    async def _refuse(self, program: Program, request: str) -> None:
+        with contextlib.suppress(HarnessError):
+            await program.answer(request, "deny", "nobody is there to answer: no turn is running")
 
     # The program.
 
@@ -387,112 +431,41 @@ class SessionActor:
 
         None without a program: somebody stopped the turn before there was one.
         """
-        if self._program is not None:
+        if self._place.program is not None:
             return None
         try:
-            self._stopped(running, await self._inbox.unless_stopped(running.job, self._opened_program(), 0.0))
+            self._stopped(running, await self._inbox.unless_stopped(running.job, self._place.open(), 0.0))
         except HarnessError as error:
             return error
         return None
-
-    async def _opened_program(self) -> None:
-        spec = attrs.evolve(self._spec, resume=self._native_id)
-        program = await Program.open(self._harness, spec, self._access)
-        self._program = program
-        self._pump = asyncio.get_running_loop().create_task(self._forward(program))
 
     def _stopped(self, running: Running, stops: Sequence[Interrupt | Abandon | Close]) -> None:
         """Take what stopped the turn before the program had it as carried out."""
         for each in stops:
             match each:
                 case Interrupt():
-                    _resolve(each.done, None)
+                    resolve(each.done, None)
                 case Abandon():
                     running.abandoned = True
                 case Close():
                     self._closing = each.deadline_s
 
-    async def _forward(self, program: Program) -> None:
-        async for event in program.events():
-            self._inbox.post(FromProgram(program, event))
+    def _said(self, program: Program, event: native.HarnessEvent) -> None:
+        self._inbox.post(FromProgram(program, event))
+
+    def _shown_at_once(self, command: Command) -> bool:
+        """Whether `command` is a request for a person, which is shown although the actor waits for the program."""
+        if isinstance(command, Ask) and self._running is not None:
+            self._requests.tell(command.asked, self._running.job.stream, self._running.turn)
+            return True
+        return False
 
     async def _end_program(self, deadline_s: float, running: Running | None = None) -> None:
-        program, pump = self._program, self._pump
-        if program is None:
-            return
-        try:
-            async with asyncio.timeout(deadline_s + CLOSE_GRACE_S):
-                await program.close(deadline_s)
-        except HarnessError as error:
-            log.warning("session %s: %s", self._spec.session, error)
-        except TimeoutError:
-            log.warning("session %s: the harness does not end its program: it is ended by force", self._spec.session)
-            await self._access.end(deadline_s=FORCE_DEADLINE_S)
-        if pump is not None:
-            done, _ = await asyncio.wait({pump}, timeout=deadline_s)
-            if not done:
-                pump.cancel()
-        if running is not None and not running.at_rest:
+        self._requests.withdraw(None, "the program is being ended")  # it might wait for them before it ends
+        program = await self._place.end(deadline_s)
+        if program is not None and running is not None and not running.at_rest:
             for event in self._inbox.take_events(program):
                 await self._happened(running, event)
             if not running.at_rest:
                 await self._after_the_end(running, HarnessError("process-died", "the session was closed"))
-        self._program = None
-
-    async def _keep_native_id(self) -> None:
-        # Only once a turn has begun: a conversation without one cannot be resumed.
-        try:
-            self._native_id = self._program.native_id if self._program is not None else self._native_id
-        except HarnessError as error:  # the turn goes on; only resuming it later is lost
-            log.warning("session %s: %s", self._spec.session, error)
-        if self._native_id is not None and self._native_id != self._named_to_ledger:
-            await self._record.native_id(self._native_id)
-            self._named_to_ledger = self._native_id
-
-    def _refuse_the_rest(self) -> None:
-        closed = SessionClosed(f"session {self._spec.session} has ended")
-        for command in self._inbox.take_all():
-            match command:
-                case Job():
-                    self._waiting.append(command)
-                case Steer():
-                    if not command.accepted.done():
-                        command.accepted.set_exception(closed)
-                case Interrupt():
-                    _resolve(command.done, None)
-                case _:
-                    pass
-        for job in self._waiting:
-            job.stream.fail(closed)
-        self._waiting.clear()
-
-    # Telling.
-
-    def _tell(self, job: Job, event: events.SessionEvent | None) -> None:
-        if event is not None:
-            job.stream.put(event)
-
-    def _started(self, composed: ComposedTurn) -> events.TurnStarted:
-        turn = composed.turn
-        carries_sections = self._harness.capabilities.carries_sections
-        return events.TurnStarted(
-            at=composed.at,
-            session=self._spec.session,
-            turn=turn.id,
-            agent=turn.snapshot.agent.name,
-            harness=turn.snapshot.agent.harness,
-            kind=turn.kind,
-            text=turn.text if carries_sections else turn.message,
-            sections=events.section_rows(turn),
-            left_out=turn.snapshot.left_out,
-            faults=composed.faults,
-        )
-
-    def _told(self, event: native.HarnessEvent) -> events.SessionEvent | None:
-        return events.from_native(event, at=self._now(), session=self._spec.session)
-
-
-def _resolve(future: asyncio.Future[T], value: T) -> None:
-    # Whoever waited may have been cancelled meanwhile.
-    if not future.done():
-        future.set_result(value)
+        self._place.program = None

@@ -6,9 +6,10 @@ Apart from the actor, so that the actor's module is the logic alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,7 +17,10 @@ from buzz_author import events as native
 from buzz_author.errors import BuzzError, PluginFault
 from buzz_author.turns import Turn
 from buzz_host.sessions.program import Program
+from buzz_host.sessions.requests import Asked
 from buzz_host.sessions.streams import EventStream
+
+T = TypeVar("T")
 
 
 class SessionClosed(BuzzError):
@@ -97,6 +101,13 @@ class Close:
 
 
 @attrs.frozen(eq=False)
+class Ask:
+    """A person is to be asked about the call of a tool that waits in the host."""
+
+    asked: Asked
+
+
+@attrs.frozen(eq=False)
 class FromProgram:
     """What a program said, with the program, so that the words of one that is gone are known as such."""
 
@@ -104,4 +115,27 @@ class FromProgram:
     event: native.HarnessEvent
 
 
-Command: TypeAlias = Job | Steer | Interrupt | Overdue | Abandon | Close | FromProgram
+Command: TypeAlias = Job | Steer | Interrupt | Overdue | Abandon | Close | Ask | FromProgram
+
+
+def resolve(future: asyncio.Future[T], value: T) -> None:
+    """Give `future` its value, unless whoever waited was cancelled meanwhile."""
+    if not future.done():
+        future.set_result(value)
+
+
+def refuse(commands: Iterable[Command], waiting: deque[Job], closed: SessionClosed) -> None:
+    """Tell everybody whose command was not carried out, and every job that still waits, that the session is closed."""
+    for command in commands:
+        match command:
+            case Job():
+                waiting.append(command)
+            case Steer() if not command.accepted.done():
+                command.accepted.set_exception(closed)
+            case Interrupt():
+                resolve(command.done, None)
+            case _:  # what a person is to be asked is settled with all requests
+                pass
+    for job in waiting:
+        job.stream.fail(closed)
+    waiting.clear()

@@ -28,14 +28,17 @@ from buzz_host.sessions.turn_text import (
 __all__ = [
     "EVENT_VERSION",
     "Compacted",
+    "Decision",
     "Event",
     "PermissionRequested",
+    "PermissionSettled",
     "Preview",
     "QuestionAsked",
     "Retrying",
     "SectionRow",
     "SessionEnded",
     "SessionEvent",
+    "SettledBy",
     "SteerSettled",
     "TextDelta",
     "ToolCall",
@@ -49,6 +52,11 @@ __all__ = [
     "outcome_json",
     "section_rows",
 ]
+
+Decision = Literal["allow", "deny"]
+# Who settled a request: the agent's policy, a person, the deadline, that nobody can be asked, an interrupt of the turn,
+# or whoever asked, who does not wait any more.
+SettledBy = Literal["policy", "person", "deadline", "nobody", "interrupt", "withdrawn"]
 
 
 @attrs.frozen(kw_only=True)
@@ -122,11 +130,12 @@ class SteerSettled(Event):
 
 @attrs.frozen(kw_only=True)
 class PermissionRequested(Event):
-    """The program waits for a person's yes or no."""
+    """A call waits for a person's yes or no; `plugin` is None for a tool of the program's own."""
 
     event: ClassVar[Literal["permission_requested"]] = "permission_requested"
     request: str
     tool: str
+    plugin: str | None
     arguments: JsonObject
     read_only: bool | None
 
@@ -134,6 +143,7 @@ class PermissionRequested(Event):
         return {
             "request": self.request,
             "tool": self.tool,
+            "plugin": self.plugin,
             "arguments": self.arguments,
             "read_only": self.read_only,
         }
@@ -149,6 +159,20 @@ class QuestionAsked(Event):
 
     def fields(self) -> dict[str, Any]:
         return {"request": self.request, "questions": list(self.questions)}
+
+
+@attrs.frozen(kw_only=True)
+class PermissionSettled(Event):
+    """A request, or a question, has its answer; `reason` is what the program is told."""
+
+    event: ClassVar[Literal["permission_settled"]] = "permission_settled"
+    request: str
+    decision: Decision
+    by: SettledBy
+    reason: str
+
+    def fields(self) -> dict[str, Any]:
+        return {"request": self.request, "decision": self.decision, "by": self.by, "reason": self.reason}
 
 
 @attrs.frozen(kw_only=True)
@@ -193,6 +217,7 @@ SessionEvent: TypeAlias = (
     | SteerSettled
     | PermissionRequested
     | QuestionAsked
+    | PermissionSettled
     | Compacted
     | TurnCompleted
     | SessionEnded
@@ -232,6 +257,7 @@ def from_native(event: native.HarnessEvent, *, at: datetime, session: str) -> Se
                 **common,
                 request=event.request,
                 tool=event.tool,
+                plugin=None,
                 arguments=event.arguments,
                 read_only=event.read_only,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import attrs
@@ -46,9 +46,14 @@ class Running:
 
 
 class Inbox:
-    """Commands in the order in which they were posted; one reader."""
+    """Commands in the order in which they were posted; one reader.
 
-    def __init__(self) -> None:
+    `at_once` is shown each command that comes while the reader waits for the program, and says whether it took it: what
+    a person is asked must reach them then, too, or the program would wait for ever for what waits for the program.
+    """
+
+    def __init__(self, at_once: Callable[[Command], bool] = lambda command: False) -> None:
+        self._at_once = at_once
         self._commands: asyncio.Queue[Command] = asyncio.Queue()
 
     def post(self, command: Command) -> None:
@@ -94,6 +99,8 @@ class Inbox:
                     coming.cancel()
                     continue
                 command = coming.result()
+                if self._at_once(command):
+                    continue
                 met.append(command)
                 if isinstance(command, Interrupt | Close) or (isinstance(command, Abandon) and command.job is job):
                     stops.append(command)

@@ -6,6 +6,7 @@ A harness is a plugin, and its mistakes cost its own turns only; each is named w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, TypeVar
 
@@ -48,9 +49,16 @@ class Program:
         """Stop the running turn."""
         await self._call("interrupt", lambda: self._session.interrupt())
 
-    async def answer(self, request: str, decision: Literal["allow", "deny"], reason: str) -> None:
-        """Answer a request of the program's."""
-        await self._call("answer", lambda: self._session.answer(request, decision, reason=reason))
+    async def ask_to_stop(self) -> None:
+        """Stop the running turn, if the program can be told to; nothing is raised."""
+        with contextlib.suppress(HarnessError):
+            await self.interrupt()
+
+    async def answer(
+        self, request: str, decision: Literal["allow", "deny"], reason: str, reply: str | None = None
+    ) -> None:
+        """Answer a request of the program's; `reply` is what a person says to its question."""
+        await self._call("answer", lambda: self._session.answer(request, decision, reason=reason, reply=reply))
 
     async def close(self, deadline_s: float) -> None:
         """End the program."""

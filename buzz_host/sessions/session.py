@@ -1,4 +1,4 @@
-"""The face of a running session for people's code: `turn`, `steer`, `interrupt` (API-02)."""
+"""The face of a running session for people's code: `turn`, `steer`, `answer`, `interrupt` (API-02)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 
 from buzz_host.rehearsal import Rehearsal
 from buzz_host.sessions.actor import SessionActor
+from buzz_host.sessions.events import Decision
 from buzz_host.sessions.streams import EventStream
 from buzz_host.turns.compose import checked_message
 
 
 class Session:
-    """One conversation with an agent. Made by `Host.session`; its program starts with the first turn.
+    """One conversation with an agent. Made by `Host.session`; its program starts with the first turn, or with it.
 
     `id` is the session's, for `resume`; `rehearsal` is the model server of a rehearsed session, with what it received.
     """
@@ -46,6 +47,17 @@ class Session:
         runs it becomes the next one.
         """
         return await self._actor.steer(checked_message(message))
+
+    async def answer(
+        self, request: str, decision: Decision, *, reason: str | None = None, reply: str | None = None
+    ) -> None:
+        """Answer a `permission_requested` or `question_asked`; `reply` is the answer to a question, or a JSON object of
+        answers by question, and `reason` what the program is told of a denial.
+
+        Raises `NotAsked` in one line for an answer that comes too late, or that nobody asked for; `BuzzError` for a
+        question that is allowed without a reply.
+        """
+        await self._actor.answer(request, decision, reason, reply)
 
     async def interrupt(self) -> None:
         """Stop the turn that runs; it ends with the status `interrupted`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
@@ -25,9 +25,25 @@ DEFAULT_AGENT: Final = "main"
 # Far more than a person writes; a file that grew by mistake must not cost every turn its reading.
 FILE_MAX_BYTES: Final = 1024 * 1024
 
+# The same words as `buzz_author.harness.Policy`, whose module costs more to import than settings may take.
+Permissions = Literal["ask", "plugin-tools-only", "read-only", "all"]
+DEFAULT_PERMISSIONS: Final[Permissions] = "plugin-tools-only"
+# Long enough for a person to read what is asked, short enough that a turn nobody watches ends.
+PERMISSION_DEADLINE_S: Final = 120.0
+PERMISSION_DEADLINE_MIN_S: Final = 1.0
+PERMISSION_DEADLINE_MAX_S: Final = 3600.0
+
 Signature: TypeAlias = tuple[int, int, int, int] | None
 
-_TOP_KEYS: Final = ("agents", "default_agent", "disabled_tool_plugins", "forced_enabled_tool_plugins", "plugins")
+_TOP_KEYS: Final = (
+    "agents",
+    "default_agent",
+    "disabled_tool_plugins",
+    "forced_enabled_tool_plugins",
+    "permission_deadline_s",
+    "permissions",
+    "plugins",
+)
 _AGENT_KEYS: Final = ("plugins_off", "plugins_on")
 
 
@@ -51,13 +67,16 @@ _NO_SETTINGS: Final[JsonObject] = MappingProxyType({})
 class Settings:
     """Everything that `buzz.toml` says; the defaults where it is silent or missing.
 
-    `plugins` holds each plugin's own settings (`ctx.settings`). `warnings` are lines for people, one for each key that
-    is not known here.
+    `permissions` holds for agents whose file says none (PRM-01), `permission_deadline_s` is how long a person is waited
+    for. `plugins` holds each plugin's own settings (`ctx.settings`). `warnings` are lines for people, one for each key
+    that is not known here.
     """
 
     disabled_tool_plugins: tuple[str, ...] = ()
     forced_enabled_tool_plugins: tuple[str, ...] = ()
     default_agent: str = DEFAULT_AGENT
+    permissions: Permissions = DEFAULT_PERMISSIONS
+    permission_deadline_s: float = PERMISSION_DEADLINE_S
     agents: Mapping[str, AgentSettings] = attrs.field(factory=lambda: MappingProxyType({}))
     plugins: Mapping[str, JsonObject] = attrs.field(factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
@@ -100,6 +119,13 @@ class Settings:
             disabled_tool_plugins=_names(table, ("disabled_tool_plugins",)),
             forced_enabled_tool_plugins=_names(table, ("forced_enabled_tool_plugins",)),
             default_agent=_text(table, ("default_agent",), DEFAULT_AGENT),
+            permissions=_permissions(table),
+            permission_deadline_s=_seconds(
+                table,
+                ("permission_deadline_s",),
+                PERMISSION_DEADLINE_S,
+                (PERMISSION_DEADLINE_MIN_S, PERMISSION_DEADLINE_MAX_S),
+            ),
             agents=MappingProxyType(agents),
             plugins=MappingProxyType(plugins),
             warnings=tuple(warnings),
@@ -165,6 +191,21 @@ def _text(table: Mapping[str, object], path: KeyPath, default: str) -> str:
     if not isinstance(value, str):
         raise wrong(path, "a text", value)
     return value
+
+
+def _permissions(table: Mapping[str, object]) -> Permissions:
+    value = table.get("permissions", DEFAULT_PERMISSIONS)
+    if value not in get_args(Permissions):
+        raise wrong(("permissions",), " or ".join(f'"{each}"' for each in get_args(Permissions)), value)
+    return cast("Permissions", value)
+
+
+def _seconds(table: Mapping[str, object], path: KeyPath, default: float, bounds: tuple[float, float]) -> float:
+    value = table.get(path[-1], default)
+    low, high = bounds
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise wrong(path, f"a number of seconds from {low:g} to {high:g}", value)
+    return float(value)
 
 
 def _names(table: Mapping[str, object], path: KeyPath) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from buzz_host.plugins.manifest import Manifest, Setting
 from buzz_host.plugins.services import ALWAYS_THERE
 from buzz_host.sessions import events
 from buzz_host.settings import Home
-from buzz_host.settings.buzz_toml import _AGENT_KEYS, _TOP_KEYS
+from buzz_host.settings.buzz_toml import _AGENT_KEYS, _TOP_KEYS, Permissions
 from buzz_host.turns.compose import ORDER
 from buzz_host.turns.guards import LOCK_WATCHDOG_S, GuardLimits
 from tests.docs.pages import code, tables
@@ -273,8 +273,9 @@ def test_the_variables_and_exit_codes_are_those_of_the_code() -> None:
 def test_the_keys_of_agent_files_are_those_that_are_read() -> None:
     named = {re.sub(r"buzz: \{(\w+): …\}", r"\1", name) for name in first_column(SETTINGS, "key | meaning")}
     assert named <= {key.removeprefix("buzz.") for key in (*_TOP, *_BLOCK)}
-    (policies,) = [row[1] for row in tables(SETTINGS)["key | meaning"] if "permissions" in row[0]]
-    assert set(code(policies)) == set(get_args(Policy))
+    policies = first_column(SETTINGS, "policy | tools of plugins | the program's own tools")
+    assert {code(each)[0] if "`" in each else each for each in policies} == set(get_args(Policy))
+    assert set(get_args(Permissions)) == set(get_args(Policy))
 
 
 def _event_kinds() -> dict[str, list[str]]:

@@ -103,7 +103,7 @@ def test_defaults(tmp_path: Path) -> None:
     assert (spec.on_message, spec.forward_min_severity) == ("queue", "warn")
     assert (spec.model, spec.effort, spec.harness, spec.cwd) == (None, None, None, None)
     assert (spec.tools, spec.skills, spec.allowed_plugins) == ((), (), None)
-    assert (spec.permissions, spec.while_busy, spec.attention) == ("plugin-tools-only", "steer", False)
+    assert (spec.permissions, spec.while_busy, spec.attention) == (None, "steer", False)
 
 
 @pytest.mark.req("SPC-01")

@@ -36,6 +36,8 @@ class ScriptedSession:
         self.sent: list[Turn] = []
         self.steered: list[Turn] = []
         self.answered: list[tuple[str, str]] = []
+        self.replies: list[tuple[str | None, str | None]] = []
+        """The reason and the reply of each answer."""
         self.interrupts = 0
         self.closed = False
         self._events: asyncio.Queue[HarnessEvent | None] = asyncio.Queue()
@@ -64,7 +66,10 @@ class ScriptedSession:
         reason: str | None = None,
         reply: str | None = None,
     ) -> None:
+        if request_id in self.harness.withdrawn:
+            raise HarnessError("invalid-request", "nobody waits for this")
         self.answered.append((request_id, decision))
+        self.replies.append((reason, reply))
 
     async def events(self) -> AsyncIterator[HarnessEvent]:
         while (event := await self._events.get()) is not None:
@@ -96,6 +101,10 @@ class ScriptedHarness:
     id: str = "scripted"
     title: str = "Scripted"
     sessions: list[ScriptedSession] = attrs.field(factory=list)
+    opened: asyncio.Event = attrs.field(factory=asyncio.Event)
+    hosts: list[SessionHost] = attrs.field(factory=list)
+    withdrawn: set[str] = attrs.field(factory=set)
+    """Requests that the program does not wait for any more."""
 
     async def probe(self) -> Probe:
         return Probe(version="1")
@@ -108,4 +117,6 @@ class ScriptedHarness:
             raise self.refuses
         session = ScriptedSession(self, spec)
         self.sessions.append(session)
+        self.hosts.append(host)
+        self.opened.set()
         return session

@@ -16,7 +16,6 @@ import pytest
 
 from buzz_author.events import (
     Compacted,
-    PermissionRequested,
     SessionEnded,
     SteerSettled,
     TextDelta,
@@ -25,7 +24,7 @@ from buzz_author.events import (
     TurnEnded,
     TurnStarted,
 )
-from buzz_author.harness import Capabilities, HarnessError, SessionHost, SessionSpec
+from buzz_author.harness import Capabilities, HarnessError, Policy, SessionHost, SessionSpec
 from buzz_author.sections import Source, section
 from buzz_author.turns import Snapshot, Turn
 from buzz_host.agents.handle import TurnAgent
@@ -71,7 +70,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(home: Path, harness: ScriptedHarness, *, resume: str | None = None) -> AsyncIterator[Stage]:
+async def staged(
+    home: Path,
+    harness: ScriptedHarness,
+    *,
+    resume: str | None = None,
+    policy: Policy = "plugin-tools-only",
+    answers: bool = True,
+    deadline_s: float = DEADLINE_S,
+    program: bool = False,
+) -> AsyncIterator[Stage]:
     place = Home.resolve(home)
     with Store.open(place) as store:
         identifier = str(uuid4())
@@ -103,20 +111,24 @@ async def staged(home: Path, harness: ScriptedHarness, *, resume: str | None = N
         def now() -> datetime:
             return datetime.now(UTC)
 
+        access = SessionAccess(ProgramHost(Children(home / "run"), identifier), policy)
         actor = SessionActor(
             spec,
             harness=harness,
-            access=SessionAccess(ProgramHost(Children(home / "run"), identifier), "plugin-tools-only"),
+            access=access,
             compose=composed,
             record=LedgerRecorder(store, identifier, True, now),
             now=now,
+            answers=answers,
+            permission_deadline_s=deadline_s,
         )
+        access.asker = actor.ask
         session = Session(identifier, "main", harness.id, actor, None)
         stage = Stage(session, harness, store, actor)
         await store.write(
             lambda tx: remember(tx, KnownSession(identifier, "main", harness.id, home.parent, None, now()))
         )
-        actor.start()
+        actor.start(program=program)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 yield stage
@@ -465,18 +477,6 @@ async def test_closing_in_the_middle_of_a_turn_records_its_end(home: Path) -> No
         assert stage.statuses() == ["failed"]
         with pytest.raises(SessionClosed):
             await stage.session.steer("Too late")
-
-
-@pytest.mark.req("PRM-01")
-async def test_a_permission_request_is_always_answered(home: Path) -> None:
-    def asks(session: ScriptedSession, turn: Turn) -> None:
-        session.say(PermissionRequested(turn.id, "request-1", "Bash", {"command": "ls"}))
-        session.say(TurnEnded(turn.id, "completed"))
-
-    async with staged(home, ScriptedHarness(on_send=asks)) as stage:
-        told = await collected(stage)
-        assert "permission_requested" in kinds(told)
-        assert stage.program.answered == [("request-1", "deny")]
 
 
 @pytest.mark.req("AUD-01", "TRN-07")

@@ -119,11 +119,26 @@ def test_an_unknown_key_warns_with_a_suggestion_and_stops_nothing() -> None:
         "buzz.toml: disabled_tool_plugin: this key is not known; did you mean disabled_tool_plugins?",
         (
             "buzz.toml: zzz: this key is not known; the keys here are agents, default_agent, disabled_tool_plugins, "
-            "forced_enabled_tool_plugins, plugins"
+            "forced_enabled_tool_plugins, permission_deadline_s, permissions, plugins"
         ),
         "buzz.toml: agents.dev.plugin_on: this key is not known; did you mean plugins_on?",
     )
     assert settings.agent("dev") == AgentSettings()
+
+
+@pytest.mark.req("PRM-01")
+def test_one_policy_holds_for_the_home() -> None:
+    assert (Settings().permissions, Settings().permission_deadline_s) == ("plugin-tools-only", 120)
+    settings = Settings.parse('permissions = "ask"\npermission_deadline_s = 2\n')
+    assert (settings.permissions, settings.permission_deadline_s) == ("ask", 2)
+    for line in ('permissions = "everything"', "permissions = 1", 'permissions = ["ask"]'):
+        with pytest.raises(
+            SettingsError, match=r'expected "ask" or "plugin-tools-only" or "read-only" or "all", found'
+        ):
+            Settings.parse(line)
+    for value in ("0.5", "3601", "true", '"120"', "nan"):
+        with pytest.raises(SettingsError, match="expected a number of seconds from 1 to 3600, found"):
+            Settings.parse(f"permission_deadline_s = {value}")
 
 
 @pytest.mark.req("OPS-01")
