@@ -79,6 +79,8 @@ class NpmProgram:
 
     `executable` is its file below the `node_modules` that it is installed into. `node` is the lowest version of node
     that runs it, such as `(22, 19)`; None where it is a program of its own. `megabytes` is what it takes on the disk.
+    `integrity` pins archives of this version: the folder below `node_modules` and its `sha512-…`, as npm writes it; a
+    package that differs is not installed.
     """
 
     package: str
@@ -86,6 +88,7 @@ class NpmProgram:
     executable: str
     megabytes: int
     node: tuple[int, int] | None = None
+    integrity: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ import attrs
 
 from buzz_author.errors import BuzzError
 from buzz_author.harness import Gateway as GatewayAddress
-from buzz_author.harness import Harness, Policy, Process, SessionSpec
+from buzz_author.harness import Harness, LogsIn, Policy, Process, SessionSpec
 from buzz_author.instructions import AgentHandle
 from buzz_author.sections import Section
 from buzz_host.agents.catalogue import AgentCatalogue
@@ -212,7 +212,7 @@ class Host:
             spec = self._agent(known.agent if known else agent)
             kind = await self._harness(known.harness if known else harness, spec)
             folder = known.cwd if known else self._cwd(spec, cwd, here)
-            _must_reach_a_model(kind, model_url, rehearse=rehearse, record=record)
+            _must_reach_a_model(kind, model_url, self.home.data / kind.id, rehearse=rehearse, record=record)
             await _must_be_installed(kind)
             identifier = known.id if known else str(uuid4())
             stack.enter_context(Lease.take(self.home, identifier))
@@ -450,7 +450,9 @@ def _must_be_an_endpoint(url: str) -> None:
         raise BuzzError(f"{url!r} is no endpoint of a model: give an address such as http://127.0.0.1:11434")
 
 
-def _must_reach_a_model(kind: Harness, model_url: str | None, *, rehearse: bool, record: Path | str | None) -> None:
+def _must_reach_a_model(
+    kind: Harness, model_url: str | None, config_dir: Path, *, rehearse: bool, record: Path | str | None
+) -> None:
     """Refuse, before anything is started, a session that could not reach a model."""
     if rehearse and model_url is not None:
         raise BuzzError("a rehearsal brings its own model server: give either --rehearse or --model-url")
@@ -461,7 +463,12 @@ def _must_reach_a_model(kind: Harness, model_url: str | None, *, rehearse: bool,
     variables = kind.capabilities.key_variables
     if rehearse or model_url is not None or not variables or any(os.environ.get(each) for each in variables):
         return
+    login = ""
+    if isinstance(kind, LogsIn):
+        if kind.logged_in(config_dir):
+            return
+        login = f" log in with `buzz harness login {kind.id}`,"
     raise NoWayToModel(
-        f"{kind.title} has no way to a model: set {' or '.join(variables)}, or give --model-url URL, "
+        f"{kind.title} has no way to a model: set {' or '.join(variables)},{login} or give --model-url URL, "
         "or --rehearse to try without a model"
     )

@@ -26,6 +26,14 @@ PROGRAM: Final = NpmProgram(
     version="0.171.0",
     executable="@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
     megabytes=424,
+    integrity={
+        "@openai/codex": (
+            "sha512-1IOFzL2Xg86tLdw6kDo3GoKbkQENgQi7TI6rlEvN132R7ngSw7SNOIQoTcnKzSZZ8kf9N9GynCweSoaFbqk2Eg=="
+        ),
+        "@openai/codex-linux-x64": (
+            "sha512-l66NZkQgdk2C3pbcfULDz42yEUB581MVA6I+Y43Wp4OIqEy73HCdmZ0GTjeAHY2ycuH4N00d9VsLrwT1jxshTw=="
+        ),
+    },
 )
 MODEL_KEYS: Final = ("OPENAI_API_KEY",)
 LOGIN_FILE: Final = "auth.json"
