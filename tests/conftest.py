@@ -6,9 +6,7 @@ on a laptop without it and fails in CI; soak tests run only when asked for; a se
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["buzz_author.testing.pytest_plugin"]
 SOAK = os.environ.get("BUZZ_SOAK") == "1"
-IN_CI = os.environ.get("CI") == "true"
 SCRUBBED_PREFIXES = ("ANTHROPIC_", "CLAUDE", "OPENAI_", "BUZZ_")
-KEPT_VARIABLES = frozenset({"BUZZ_SOAK"})
+KEPT_VARIABLES = frozenset({"BUZZ_PROGRAMS", "BUZZ_SOAK"})
 CHILD_EXIT_DEADLINE_S = 10.0
 REDUCED_EXAMPLES = 60
 FULL_EXAMPLES = 2000
@@ -38,30 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
 
 
-def claude_program() -> Path | None:
-    """The Claude Code program that the SDK would start: its own, else the path's; None where either is missing.
-
-    The SDK is looked for and not imported: importing it takes seconds.
-    """
-    spec = importlib.util.find_spec("claude_agent_sdk")
-    if spec is None:
-        return None
-    for folder in spec.submodule_search_locations or ():
-        bundled = Path(folder) / "_bundled" / "claude"
-        if os.access(bundled, os.X_OK):
-            return bundled
-    on_path = shutil.which("claude")
-    return Path(on_path) if on_path else None
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("soak") and not SOAK:
         pytest.skip("full counts: make soak")
-    if item.get_closest_marker("claude") and claude_program() is None:
-        reason = "the Claude Code program is not here: pip install 'buzz-agents[claude]'"
-        if IN_CI:
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

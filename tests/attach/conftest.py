@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from buzz_author.testing.programs import claude_program
 from buzz_host.attach.attaching import Target
 from buzz_host.rehearsal import Rehearsal
 from buzz_host.settings import Home
 from tests.attach.terminals import Terminal, person
-from tests.conftest import claude_program
 
 Opened = Callable[..., Terminal]
 

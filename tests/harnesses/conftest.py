@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from buzz_host.rehearsal import Rehearsal
-from tests.harnesses.conformance import KINDS, Kind, Stage, staged
+from tests.harnesses.conformance import CLAUDE, Kind, Stage, staged
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param(CLAUDE, id="claude", marks=pytest.mark.program("claude"))])
 def kind(request: pytest.FixtureRequest) -> Kind:
     made: Kind = request.param
     return made

@@ -14,12 +14,11 @@ import attrs
 from buzz_author.events import TurnEnded, TurnStarted
 from buzz_host.processes import Children, ProgramHost
 from buzz_host.sessions.access import SessionAccess
-from tests.harnesses.conformance import KINDS, Kind, Talk, spec_for
+from tests.harnesses.conformance import CLAUDE, Talk, spec_for
 
 
 async def main(kind_id: str, url: str, folder: Path, session: str) -> None:
-    kinds: list[Kind] = [each.values[0] for each in KINDS]  # type: ignore[misc]
-    (kind,) = [each for each in kinds if each.id == kind_id]
+    kind = CLAUDE
     children = Children(folder / "run")
     access = SessionAccess(ProgramHost(children, session), "plugin-tools-only")
     spec = attrs.evolve(spec_for(kind, folder, url), session=session)

@@ -15,9 +15,9 @@ import pytest
 
 from buzz_author.harness import Harness, SessionSpec
 from buzz_author.plugins import PluginContext
+from buzz_author.testing.programs import claude_program
 from harnesses import claude
 from harnesses.claude import program
-from tests.conftest import claude_program
 from tests.harnesses.conformance import CLAUDE, spec_for
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,34 @@
+"""The real Claude Code in the conformance suite."""
+
+from __future__ import annotations
+
+import pytest
+
+from buzz_author.harness import Harness
+from buzz_author.testing import HarnessConformance, HarnessUnderTest
+
+
+def claude_harness(**fixed: object) -> Harness:
+    from harnesses.claude import ClaudeHarness
+
+    return ClaudeHarness(**fixed)  # type: ignore[arg-type]
+
+
+def lower_line_bound(patched: pytest.MonkeyPatch, octets: int) -> dict[str, object]:
+    patched.setattr("harnesses.claude.session.LINE_MAX_BYTES", octets)
+    return {}
+
+
+CLAUDE = HarnessUnderTest(
+    "claude",
+    claude_harness,
+    native_model="claude-sonnet-4-5",
+    compact="rehearse: fail 413",  # says the model, so the program replaces its history by a summary
+    lower_line_bound=lower_line_bound,
+    leftovers=("buzz/*",),
+)
+
+
+@pytest.mark.program("claude")
+class TestClaude(HarnessConformance):
+    kind = CLAUDE
