@@ -53,7 +53,13 @@ async def test_a_view_says_how_a_plugin_fares(home: Path, folder: Path) -> None:
     (folder / "empty").mkdir()
     async with Host(home, plugins=[ECHO]) as host:
         views = {view.id: view for view in plugin_views(host)}
-        expected = {"fine": "active", "broken": "failed", "waits": "starting", "empty": "failed", "echo_harness": "active"}
+        expected = {
+            "fine": "active",
+            "broken": "failed",
+            "waits": "starting",
+            "empty": "failed",
+            "echo_harness": "active",
+        }
         assert {name: views[name].standing for name in expected} == expected
         assert [(each.id, each.bytes, each.guarded) for each in views["fine"].instructions] == [("one", 6, True)]
         assert views["echo_harness"].harnesses == ("echo",)
