@@ -16,6 +16,8 @@ from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
+import attrs
+
 from buzz_author import events as native
 from buzz_author.errors import BuzzError
 from buzz_author.harness import Harness, HarnessError, SessionSpec
@@ -345,7 +347,8 @@ class SessionActor:
                 await self._place.keep_native_id()
                 return
             case native.ToolCalled():
-                running.calls[event.call] = event
+                event = called_tool = attrs.evolve(event, plugin=self._access.plugin_of(event.name))
+                running.calls[called_tool.call] = called_tool
             case native.ToolReturned():
                 if called := running.calls.pop(event.call, None):
                     await self._record.tool(called, event)

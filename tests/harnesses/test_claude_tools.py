@@ -162,6 +162,7 @@ async def test_tools_of_a_plugin_reach_the_model_and_their_results_as_well(
         assert "KeyError: 'tea'" in said(broken)
         calls = [event for event in happened if isinstance(event, events.ToolCall)]
         assert (calls[0].name, calls[0].arguments) == ("mcp__notes__remember", {"fact": "tea"})
+        assert {each.plugin for each in calls} == {"notes"}
         assert [event.is_error for event in happened if isinstance(event, events.ToolResult)] == [
             False,
             False,
@@ -211,6 +212,33 @@ async def test_an_interrupt_ends_the_call_and_the_session_goes_on(host: Host) ->
                 await turn(session, "call mcp__notes__ended")
                 if "cancelled" in said(results(newest(session))[-1]):
                     break
+
+
+@pytest.mark.req("PRM-01", "AGP-05", "HAR-03")
+async def test_a_person_is_asked_about_plugins_tools_and_the_programs_alike(host: Host, home: Path) -> None:
+    (home / "buzz.toml").write_text('permissions = "ask"\n', encoding="utf-8")
+    work = home / "work"
+    work.mkdir()
+    lines = (
+        "call mcp__notes__ended",  # it only reads: nobody is asked
+        'call mcp__notes__remember {"fact": "tea"}',
+        'call mcp__notes__remember {"fact": "coffee"}',
+        f'call Write {{"file_path": "{work / "new.txt"}", "content": "new"}}',
+    )
+    asked: list[tuple[str, str | None]] = []
+    async with host.session(agent="main", harness="claude", rehearse=True, cwd=work) as session:
+        async with session.turn("\n".join(f"rehearse: {line}" for line in lines)) as stream:
+            async for event in stream:
+                if isinstance(event, events.PermissionRequested):
+                    asked.append((event.tool, event.plugin))
+                    allowed = event.arguments.get("fact") != "coffee"
+                    await session.answer(event.request, "allow" if allowed else "deny", reason="no coffee")
+        read, kept, denied, written = results(newest(session))
+    name = "mcp__notes__remember"
+    assert asked == [(name, "notes"), (name, "notes"), ("Write", None)]
+    assert [bool(each.get("is_error")) for each in (read, kept, denied, written)] == [False, False, True, False]
+    assert "no coffee" in said(denied)
+    assert (work / "new.txt").read_text(encoding="utf-8") == "new"
 
 
 class Answered(SessionAccess):
