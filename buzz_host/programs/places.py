@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +46,12 @@ class ProgramPlaces:
     def versions(self, harness: str, program: NpmProgram) -> list[str]:
         """The versions that are here, whole, the pinned one first, then the newest."""
         there = [each for each in _folders(self.folder / harness) if self.executable(harness, each, program).is_file()]
-        return sorted(there, key=lambda each: (each != program.version, [-number for number in numbers(each)]))
+        return self.preferred(there, program)
+
+    @staticmethod
+    def preferred(versions: Iterable[str], program: NpmProgram) -> list[str]:
+        """Versions in the order in which they are taken."""
+        return sorted(versions, key=lambda each: (each != program.version, [-number for number in numbers(each)], each))
 
     def executable(self, harness: str, version: str, program: NpmProgram) -> Path:
         """Where a version's executable is, or would be."""
@@ -54,23 +59,23 @@ class ProgramPlaces:
 
     def node(self, at_least: tuple[int, int]) -> Path | None:
         """A node that is new enough: a fetched one, else the machine's."""
-        for version in sorted(_folders(self.folder / NODE), key=numbers, reverse=True):
-            path = self.folder / NODE / version / "bin" / NODE
-            if numbers(version)[:2] >= at_least and os.access(path, os.X_OK):
-                return path
+        fetched = self.fetched_node(at_least)
+        if fetched is not None:
+            return fetched
         found = shutil.which(NODE, path=self._environ.get("PATH"))
         if found is None or node_version(Path(found))[:2] < at_least:
             return None
         return Path(found)
 
-    def _words(self, path: Path, program: NpmProgram) -> tuple[str, ...] | None:
-        """What starts the program; None where it needs a node that is not here."""
-        if program.node is None:
-            return (str(path),) if os.access(path, os.X_OK) else None
-        node = self.node(self._needed(path, program))
-        return (str(node), str(path)) if node is not None else None
+    def fetched_node(self, at_least: tuple[int, int] = (0, 0)) -> Path | None:
+        """The newest node that was fetched, if it is new enough."""
+        for version in sorted(_folders(self.folder / NODE), key=numbers, reverse=True):
+            path = self.folder / NODE / version / "bin" / NODE
+            if numbers(version)[:2] >= at_least and os.access(path, os.X_OK):
+                return path
+        return None
 
-    def _needed(self, path: Path, program: NpmProgram) -> tuple[int, int]:
+    def needed(self, path: Path, program: NpmProgram) -> tuple[int, int]:
         """The node that this very version asks for: an earlier one may do with less."""
         assert program.node is not None
         if program.version in path.parts:
@@ -82,6 +87,13 @@ class ProgramPlaces:
             return program.node
         found = numbers(str(engines))[:2]
         return (found[0], found[1]) if len(found) == 2 else program.node
+
+    def _words(self, path: Path, program: NpmProgram) -> tuple[str, ...] | None:
+        """What starts the program; None where it needs a node that is not here."""
+        if program.node is None:
+            return (str(path),) if os.access(path, os.X_OK) else None
+        node = self.node(self.needed(path, program))
+        return (str(node), str(path)) if node is not None else None
 
     def _on_path(self, program: NpmProgram) -> FoundProgram | None:
         name = Path(program.executable).name
