@@ -11,7 +11,7 @@ SOAK_TIMEOUT_S := 3600
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
-demo: $(READY) ## three example plugins in two turns of the real Claude Code, with the proof of what was sent
+demo: $(READY) ## three example plugins in two turns of each harness that is here, with the proof of what was sent
 	@$(BIN)/buzz demo
 
 test: $(READY) ## all tests, with reduced counts (under ten minutes on two cores)
