@@ -8,16 +8,21 @@ class TestMine(HarnessConformance):
     kind = HarnessUnderTest("mine", make=MyHarness)
 ```
 
-Somebody's `conftest.py` names the plugin that knows the suite's markers:
+The `conftest.py` at the root of the tests names the plugin that knows the suite's markers:
 `pytest_plugins = ["buzz_author.testing.pytest_plugin"]`.
 """
 
 from __future__ import annotations
 
+from buzz_author.testing.endings import Endings
+from buzz_author.testing.faults import Faults
+from buzz_author.testing.prefix import Prefix
+from buzz_author.testing.steering import Steering
+from buzz_author.testing.tools import Tools
 from buzz_author.testing.turns import Turns
 
 __all__ = ["HarnessConformance"]
 
 
-class HarnessConformance(Turns):
+class HarnessConformance(Turns, Prefix, Steering, Tools, Faults, Endings):
     """Everything that a harness is put through. A subclass sets `kind`."""

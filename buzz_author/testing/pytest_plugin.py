@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(
-    *(
-        f"buzz_author.testing.{room}"
-        for room in ("talk", "stage", "wires", "frame", "turns", "prefix", "steering", "tools", "faults", "endings")
-    )
-)
+ROOMS = ("endings", "faults", "frame", "prefix", "stage", "stage_tools", "steering", "talk", "tools", "turns", "wires")
+pytest.register_assert_rewrite(*(f"buzz_author.testing.{room}" for room in ROOMS))
 
 from buzz_author.testing.programs import need_program  # noqa: E402  # what it imports is rewritten first
 

@@ -7,6 +7,7 @@ reads it, in its `Capabilities`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -66,6 +67,9 @@ class HarnessUnderTest:
     """Whether asking again is told as `Retrying`."""
     images: bool = True
     """Whether an image in a tool's result reaches the model as an image."""
+    own_call: Callable[[Path], str] | None = None
+    """A call, as rehearsal's `call` takes it, of a tool of the program's own that makes this file; under the policy
+    `ask` the program asks first. None where it asks nothing, as its `capabilities.permission_requests` says."""
     compact: str | None = None
     """A message that makes the program replace its history by a summary; None where it never does, or cannot be made
     to."""

@@ -44,11 +44,14 @@ def _texts(content: object) -> list[str]:
 
 
 def conversation(request: RecordedRequest) -> list[tuple[str, str]]:
-    """Every part of the history in its order, with who said it, whatever shape it was sent in."""
+    """Every part of the history in its order, with who said it, whatever shape it was sent in. The system's prompt at
+    its beginning is none of it."""
     found: list[tuple[str, str]] = []
+    begun = False
     for item in _items(request):
         role = str(item.get("role") or item.get("type"))
-        if role in _SYSTEM:
+        begun = begun or role not in _SYSTEM
+        if not begun:
             continue
         content = item.get("content")
         if isinstance(content, str):
@@ -64,7 +67,7 @@ def _plain(value: Any) -> str:
     """A part as text, without the marks that say how far a provider may cache."""
     if isinstance(value, dict):
         value = {key: each for key, each in value.items() if key != "cache_control"}
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def newest_user_texts(request: RecordedRequest) -> list[str]:

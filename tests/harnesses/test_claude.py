@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from buzz_author.harness import Harness
@@ -19,10 +22,15 @@ def lower_line_bound(patched: pytest.MonkeyPatch, octets: int) -> dict[str, obje
     return {}
 
 
+def writing(path: Path) -> str:
+    return f"Write {json.dumps({'file_path': str(path), 'content': 'tea'})}"
+
+
 CLAUDE = HarnessUnderTest(
     "claude",
     claude_harness,
     native_model="claude-sonnet-4-5",
+    own_call=writing,
     compact="rehearse: fail 413",  # says the model, so the program replaces its history by a summary
     lower_line_bound=lower_line_bound,
     leftovers=("buzz/*",),
