@@ -22,7 +22,7 @@ from buzz_author.events import (
     TurnStarted,
 )
 from buzz_author.harness import HarnessError
-from tests.harnesses.conformance import check_laws
+from buzz_author.testing.talk import check_laws
 
 if importlib.util.find_spec("claude_agent_sdk") is None:  # the marker of the tests below cannot act on imports
     pytest.skip("claude-agent-sdk is not here: pip install 'buzz-agents[claude]'", allow_module_level=True)

@@ -15,10 +15,11 @@ import pytest
 
 from buzz_author.harness import Harness, SessionSpec
 from buzz_author.plugins import PluginContext
+from buzz_author.testing import spec_for
 from buzz_author.testing.programs import claude_program
 from harnesses import claude
 from harnesses.claude import program
-from tests.harnesses.conformance import CLAUDE, spec_for
+from tests.harnesses.claude_kind import CLAUDE
 
 pytestmark = pytest.mark.anyio
 PERSON = {

@@ -13,6 +13,7 @@ import pytest
 
 from buzz_author.events import PermissionRequested, QuestionAsked, SteerSettled, ToolCalled, ToolReturned, TurnEnded
 from buzz_author.harness import HarnessError, Policy
+from buzz_author.testing import Stage, Talk, spec_for, staged
 from buzz_author.tools import Annotations, Text, Tool, ToolCall, ToolResult
 from buzz_host import Host
 from buzz_host.processes import ProgramHost
@@ -20,7 +21,7 @@ from buzz_host.rehearsal import RecordedRequest, Rehearsal
 from buzz_host.sessions import events
 from buzz_host.sessions.access import SessionAccess
 from buzz_host.sessions.session import Session
-from tests.harnesses.conformance import CLAUDE, Stage, Talk, spec_for, staged
+from tests.harnesses.claude_kind import CLAUDE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.claude]
 ASKED = {
