@@ -27,6 +27,7 @@ EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT
 EXIT_PIPE_CLOSED: Final = 141  # 128 + SIGPIPE
 
 
+INTERRUPTING: Final = "\ninterrupting: waiting for the program, 5 s at most; Ctrl-C again ends it now"
 STDOUT_NAME: Final = "standard output"
 STDOUT_CLOSED: Final = "standard output is closed: lead it somewhere, such as >/dev/null"
 _PRINTING: Final = ("buzz_host.cli.", "click.", "rich.")
@@ -39,6 +40,10 @@ class Ending(click.ClickException):
     def __init__(self, exit_code: int, line: str = "") -> None:
         super().__init__(line)
         self.code = exit_code
+
+
+class Left(Exception):
+    """The person does not wait for the turn any longer."""
 
 
 @contextmanager

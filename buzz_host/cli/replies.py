@@ -28,6 +28,7 @@ class Replies(Protocol):
         ...
 
     def finish(self, session: str) -> None: ...
+    def finish_chat(self, session: str) -> None: ...
 
 
 class EventLines:
@@ -61,6 +62,9 @@ class EventLines:
 
     def finish(self, session: str) -> None:
         """Nothing more: the events say all."""
+
+    def finish_chat(self, session: str) -> None:
+        """Nothing more here, too."""
 
     def _follow(self, event: events.Event) -> None:
         if event.turn is None:
@@ -120,6 +124,11 @@ class ReplyText:
     def left(self) -> None:
         """End the line that was begun."""
         self._end_line()
+
+    def finish_chat(self, session: str) -> None:
+        """Say how to go on with a conversation, if there was one."""
+        if self._turns:
+            note(f"session {session}  go on:  buzz chat --resume {shortened(session)}", dim=True)
 
     def finish(self, session: str) -> None:
         """Say how to go on, and where to look."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from buzz_host.cli.endings import EXIT_FAILED, EXIT_INTERRUPTED, Ending
+from buzz_host.cli.endings import EXIT_FAILED, EXIT_INTERRUPTED, INTERRUPTING, Ending, Left
 from buzz_host.cli.options import agent_option, harness_option, home_option, home_path, json_option, plugin_option
 
 if TYPE_CHECKING:
     from buzz_host.cli.replies import Replies
+    from buzz_host.services.conversation import Conversation
 
 STDERR: Final = 2
-INTERRUPTING: Final = b"\ninterrupting: waiting for the program, 5 s at most; Ctrl-C again ends it now\n"
 
 
 @click.command()
@@ -66,6 +67,8 @@ def run(
     from buzz_host.services.session_calls import OpenSession
 
     message = message_from(text)
+    # Somebody sits there who can be asked.
+    asked = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
     replies: Replies = EventLines() if as_json else ReplyText()
     opening = OpenSession(
         here=here(),
@@ -75,21 +78,35 @@ def run(
         rehearse=rehearse,
         record=from_here(record) if record is not None else None,
         resume=resume,
-        answers=False,
+        answers=asked,
     )
     try:
         with connect(home_path(), plugins) as services:
             warnings = services.ask(WarnOfTurn(agent=agent, resume=resume))
             note_warnings(warnings)
-            session = services.run(opening, message, replies.take, _stoppable)
+            if asked:
+                session = services.converse(opening, lambda conversation: _talked(conversation, message, replies))
+            else:
+                session = services.run(opening, message, replies.take, _stoppable)
     except HostGone as gone:
         raise Ending(EXIT_FAILED, str(gone)) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Left):
         replies.left()
         raise Ending(EXIT_INTERRUPTED) from None
     replies.finish(session)
     if replies.status != "completed":
         ctx.exit(EXIT_INTERRUPTED if replies.status == "interrupted" else EXIT_FAILED)
+
+
+async def _talked(conversation: Conversation, message: str, replies: Replies) -> str:
+    """The turn in front of a person who is asked what the agent's policy asks."""
+    from buzz_host.cli.conversing import Conversing
+    from buzz_host.cli.input_lines import InputLines
+
+    conversing = Conversing(conversation, replies, InputLines(), steers=False, asked=True)
+    with conversing.signals():
+        await conversing.turn(message)
+    return conversation.id
 
 
 @contextmanager
@@ -105,7 +122,7 @@ def _stoppable(interrupt: Callable[[], None], leave: Callable[[], None]) -> Iter
         else:
             with suppress(OSError):
                 # Not through the stream, which may be in the middle of a write.
-                os.write(STDERR, INTERRUPTING)
+                os.write(STDERR, f"{INTERRUPTING}\n".encode())
         way()
 
     def told_to_end(number: int, frame: object) -> None:

@@ -18,6 +18,7 @@ from buzz_host.settings import Home
 
 if TYPE_CHECKING:
     from buzz_host.services.call import HomeCall, HostCall, TellingCall
+    from buzz_host.services.conversation import Talk
     from buzz_host.services.session_calls import Interruptible, OpenSession
     from buzz_host.sessions.turn_text import Event
 
@@ -45,6 +46,14 @@ class Services(Protocol):
 
         `take` gets the events. `stoppable` is entered while the turn can be stopped. Raises `BuzzError` (`HostGone`
         where the host ended in the middle), and `KeyboardInterrupt` where the turn was left.
+        """
+        ...
+
+    def converse(self, opening: OpenSession, talk: Talk[T]) -> T:
+        """A session of as many turns as `talk` takes, on a loop of its own; what `talk` gives.
+
+        The last thing that is asked of these services. Raises what `talk` raises, `BuzzError` where the session cannot
+        be opened, and `KeyboardInterrupt` where it was cancelled.
         """
         ...
 

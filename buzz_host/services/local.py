@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from buzz_host.services.call import HomeCall, HostCall, TellingCall
 
 if TYPE_CHECKING:
+    from buzz_host.services.conversation import Talk
     from buzz_host.services.host import Host
     from buzz_host.services.session_calls import Interruptible, OpenSession
     from buzz_host.sessions.session import Session
@@ -46,6 +47,18 @@ class Local:
         """One turn in a session of its own."""
         try:
             return self._runner.run(self._ran(opening, message, take, stoppable))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    def converse(self, opening: OpenSession, talk: Talk[T]) -> T:
+        """A session of several turns."""
+
+        async def conversed() -> T:
+            async with opening.opened(await self._started()) as session:
+                return await talk(session)
+
+        try:
+            return self._runner.run(conversed())
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 

@@ -25,6 +25,7 @@ from buzz_host.services.wire import PROTOCOL_VERSION, structured, unstructured
 
 if TYPE_CHECKING:
     from buzz_host.services.calls import Call, HomeCall, HostCall, TellingCall
+    from buzz_host.services.conversation import Talk
     from buzz_host.services.place import Place
     from buzz_host.services.session_calls import Interruptible, OpenSession
     from buzz_host.sessions.turn_text import Event
@@ -122,6 +123,27 @@ class Remote:
             raise
         return opened.session
 
+    def converse(self, opening: OpenSession, talk: Talk[T]) -> T:
+        """A session of several turns."""
+        import asyncio
+
+        from buzz_host.services.remote_conversation import RemoteConversation
+
+        async def conversed() -> T:
+            self._socket.setblocking(False)
+            conversation = RemoteConversation(
+                self._socket, self._framer, self._asked, gone=_gone(self._pid), raised=_raised
+            )
+            async with conversation.opened(opening) as opened:
+                return await talk(opened)
+
+        try:
+            return asyncio.run(conversed())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            self.close()  # other answers may be lost in what was read
+
     def close(self) -> None:
         """Let go of the host; a turn that runs is interrupted by that."""
         self._socket.close()
@@ -159,9 +181,7 @@ class Remote:
                 return said.get("value")
         if self._left:
             raise KeyboardInterrupt
-        raise HostGone(
-            f"the host (process {self._pid}) ended before it answered; what it did is in the ledger: buzz audit turns"
-        )
+        raise HostGone(_gone(self._pid))
 
     def _interrupt(self, session: str) -> None:
         self._send(InterruptSession(session=session))
@@ -228,6 +248,10 @@ def _connected(place: Place) -> socket.socket | None:
             raise
         else:
             return connection
+
+
+def _gone(pid: int) -> str:
+    return f"the host (process {pid}) ended before it answered; what it did is in the ledger: buzz audit turns"
 
 
 def _silent(pid: int) -> str:

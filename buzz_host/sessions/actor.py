@@ -347,7 +347,7 @@ class SessionActor:
                 await self._place.keep_native_id()
                 return
             case native.ToolCalled():
-                event = called_tool = attrs.evolve(event, plugin=self._access.plugin_of(event.name))
+                event = called_tool = attrs.evolve(event, plugin=self._access.plugin_of(event.name) or event.plugin)
                 running.calls[called_tool.call] = called_tool
             case native.ToolReturned():
                 if called := running.calls.pop(event.call, None):

@@ -114,6 +114,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("audit", "turns"),
     ("audit", "turns", "--json"),
     ("audit", "verify", "--json"),
+    ("chat", *ON_PARROT),
+    ("chat", "--harness", "nothing"),
     ("run", *ON_PARROT, EVERYTHING),
     ("run", *ON_PARROT, "--json", EVERYTHING),
     ("run", *ON_PARROT, "fail"),
