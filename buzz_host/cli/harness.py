@@ -8,6 +8,7 @@ import click
 
 from buzz_host.cli.asking import ask
 from buzz_host.cli.harness_doctor import doctor
+from buzz_host.cli.harness_install import COMMANDS
 from buzz_host.cli.options import home_option, json_option, plugin_option
 from buzz_host.cli.output import note, print_json
 
@@ -21,7 +22,8 @@ def harness() -> None:
     """The programs that can run an agent's turns."""
 
 
-harness.add_command(doctor)
+for command in (doctor, *COMMANDS):
+    harness.add_command(command)
 
 
 @harness.command("list")
@@ -65,6 +67,10 @@ def _row(view: HarnessView) -> dict[str, Any]:
         "native_hooks": sorted(carries.native_hooks),
         "key_variables": list(carries.key_variables),
         "key_present": view.key_present,
+        "login": view.login,
+        "reaches_a_model": view.reaches_a_model,
+        "pinned": view.pinned,
+        "install": _how_to_install(view),
     }
 
 
@@ -89,16 +95,39 @@ def _draw(views: tuple[HarnessView, ...]) -> None:
         )
         if view.probe.fault is not None:
             drawing.lines(Text.assemble("  program   ", (printable_line(view.probe.fault), "red")))
+            how = _how_to_install(view)
+            if how is not None and how not in view.probe.fault:
+                drawing.lines(Text(printable_line(f"  install   {how}")))
         else:
             place = f"  {view.probe.path}" if view.probe.path is not None else ""
-            drawing.lines(Text(printable_line(f"  program   {view.probe.version or 'version not told'}{place}")))
+            pinned = f"  (Buzz was tested with {view.program.version})" if view.program and not view.pinned else ""
+            drawing.lines(
+                Text(printable_line(f"  program   {view.probe.version or 'version not told'}{pinned}{place}"))
+            )
         if not carries.carries_sections:
             drawing.lines(Text("  sections  none: it builds its own prompt, plugins do not reach it", "yellow"))
         else:
             drawing.lines(Text("  sections  carried in each turn"))
         has = [name for name, there in (("skills", carries.skills), ("resume", carries.resume)) if there]
         drawing.lines(Text(f"  carries   {', '.join([f'steer: {carries.steer}', f'tools: {carries.tools}', *has])}"))
-        if view.key_present is not None:
-            state = "is set" if view.key_present else "is not set: give it, --model-url, or --rehearse"
-            names = printable_line(" or ".join(carries.key_variables))
-            drawing.lines(Text(f"  model     {names} {state}"))
+        model = _model(view)
+        if model:
+            drawing.lines(Text(printable_line(f"  model     {model}"), "" if view.reaches_a_model else "yellow"))
+
+
+def _model(view: HarnessView) -> str:
+    names = " or ".join(view.capabilities.key_variables)
+    if view.key_present:
+        return f"{names} is set"
+    if view.login == "logged in":
+        return "logged in"
+    if view.key_present is None:
+        return ""
+    login = f"`buzz harness login {view.id}`, " if view.login is not None else ""
+    return f"{names} is not set: give it, {login}--model-url, or --rehearse"
+
+
+def _how_to_install(view: HarnessView) -> str | None:
+    if view.probe.fault is None or view.program is None:
+        return None
+    return f"buzz harness install {view.id}"

@@ -34,6 +34,11 @@ class ProgramPlaces:
         named = self._environ.get(PROGRAMS_VARIABLE)
         self.folder: Final = Path(named).expanduser().absolute() if named else folder
 
+    @classmethod
+    def at(cls, folder: Path) -> ProgramPlaces:
+        """The programs in `folder`, whatever $BUZZ_PROGRAMS says."""
+        return cls(folder, {name: value for name, value in os.environ.items() if name != PROGRAMS_VARIABLE})
+
     def find(self, harness: str, program: NpmProgram) -> FoundProgram | None:
         """The pinned version of the program, else the newest one that was fetched, else one on the PATH."""
         for version in self.versions(harness, program):

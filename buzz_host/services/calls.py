@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from buzz_host.services import install_calls
+from buzz_host.services import install_calls, program_calls
 from buzz_host.services.call import Call, HomeCall, HostCall, TellingCall
 from buzz_host.services.preview_call import PreviewTurn, WarnOfTurn
 
@@ -314,6 +314,7 @@ _ALL: Final[tuple[type[Call[Any]], ...]] = (
     LinkPlugin,
     *install_calls.ALL,
     ListHarnesses,
+    *program_calls.ALL,
     AuditTurns,
     AuditTurn,
     AuditPlugin,

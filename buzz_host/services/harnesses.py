@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
 from buzz_author.errors import PluginFault
-from buzz_author.harness import Capabilities, Harness, Probe
+from buzz_author.harness import Capabilities, Harness, Installable, LogsIn, NpmProgram, Probe
 from buzz_host.plugins.contributions import HARNESSES, Contribution
 from buzz_host.plugins.faults import described
 
@@ -24,6 +25,7 @@ class HarnessView:
     """One harness: who offers it, what was found of its program, what it can carry.
 
     `key_present` says whether one of the variables that give access to its model is set; None where it names none.
+    `login` is the login of the program itself, None where it has none. `program` is what Buzz can install for it.
     """
 
     id: str
@@ -32,6 +34,28 @@ class HarnessView:
     capabilities: Capabilities
     probe: Probe
     key_present: bool | None
+    login: Literal["logged in", "logged out"] | None = None
+    program: NpmProgram | None = None
+
+    @property
+    def reaches_a_model(self) -> bool:
+        """Whether a session can reach a model without an endpoint being named."""
+        return self.key_present is not False or self.login == "logged in"
+
+    @property
+    def pinned(self) -> bool | None:
+        """Whether the version that is here is the one that Buzz installs and was tested with; None where it installs
+        none, or none is here."""
+        return (
+            None if self.program is None or self.probe.version is None else self.probe.version == self.program.version
+        )
+
+    @property
+    def ways_to_a_model(self) -> str:
+        """What a person can do about a model that cannot be reached, in words."""
+        ways = [f"set {' or '.join(self.capabilities.key_variables)}"] if self.capabilities.key_variables else []
+        ways += [f"`buzz harness login {self.id}`"] if self.login is not None else []
+        return f"{', '.join([*ways, '--model-url'])} or --rehearse"
 
 
 async def harness_views(host: Host) -> tuple[HarnessView, ...]:
@@ -52,6 +76,8 @@ async def harness_views(host: Host) -> tuple[HarnessView, ...]:
             each.value.capabilities,
             probe,
             _key_present(each.value.capabilities),
+            _login(each.value, host.home.data / each.value.id),
+            each.value.program if isinstance(each.value, Installable) else None,
         )
         for each, probe in zip(chosen, probes, strict=True)
     )
@@ -74,3 +100,12 @@ async def _probe(offered: Contribution[Harness]) -> Probe:
 def _key_present(capabilities: Capabilities) -> bool | None:
     variables = capabilities.key_variables
     return any(os.environ.get(each) for each in variables) if variables else None
+
+
+def _login(harness: Harness, config_dir: Path) -> Literal["logged in", "logged out"] | None:
+    if not isinstance(harness, LogsIn):
+        return None
+    try:
+        return "logged in" if harness.logged_in(config_dir) else "logged out"
+    except Exception:  # a harness of others: one that cannot tell is not logged in
+        return "logged out"

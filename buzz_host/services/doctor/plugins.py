@@ -99,9 +99,8 @@ def _harnesses(views: Sequence[HarnessView]) -> Iterator[Check]:
         yield ok(HARNESSES, f"{each.title} ({each.id}): {each.probe.version or 'version not told'}{place}")
         if not each.capabilities.carries_sections:
             yield note(HARNESSES, f"{each.title} builds its own prompt: plugins do not reach it")
-        if each.key_present is False:
-            names = " or ".join(each.capabilities.key_variables)
-            yield note(HARNESSES, f"{each.title} has no way to a model: set {names}, or give --model-url or --rehearse")
+        if not each.reaches_a_model:
+            yield note(HARNESSES, f"{each.title} has no way to a model: {each.ways_to_a_model}")
 
 
 def _credentials(home: Home, views: Sequence[HarnessView]) -> Iterator[Check]:
