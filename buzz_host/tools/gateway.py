@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 BODY_DEADLINE_S: Final = 30.0
 START_DEADLINE_S: Final = 10.0
+CLOSE_DEADLINE_S: Final = 3.0
 CONNECTIONS_MAX: Final = 256
 INSTALL: Final = "pip install 'buzz-agents[tools]'"
 SESSION: Final = "buzz.session"
@@ -92,9 +93,12 @@ class Gateway:
             self._revoke(path)
         if self._task is not None:
             self._server.should_exit = True
-            self._server.force_exit = True
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            _, running = await asyncio.wait({self._task}, timeout=CLOSE_DEADLINE_S)
+            if running:
+                for each in self._server.servers:  # or the loop would go on watching a number that is another's by then
+                    each.close()
+                self._task.cancel()
+                await asyncio.wait(running)
             self._task = None
 
     def _revoke(self, path: str) -> None:
