@@ -18,7 +18,7 @@ from buzz_host.cli.options import agent_option, harness_option, home_option, hom
 if TYPE_CHECKING:
     from buzz_host.cli.conversing import Conversing
     from buzz_host.cli.replies import Replies
-    from buzz_host.services.conversation import Conversation
+    from buzz_host.services.conversation import Opener
 
 PROMPT: Final = "> "
 GOES_ON: Final = ". "
@@ -80,20 +80,21 @@ def chat(
         start=True,
     )
 
-    async def talk(conversation: Conversation) -> str:
+    async def talk(opener: Opener) -> str:
         from buzz_host.cli.conversing import Conversing
         from buzz_host.cli.input_lines import InputLines
 
-        conversing = Conversing(conversation, replies, InputLines(), steers=typed, asked=asked)
-        with conversing.signals():
-            await _talked(conversing, prompts=asked)
-        return conversation.id
+        async with opener.open(opening) as conversation:
+            conversing = Conversing(conversation, replies, InputLines(), steers=typed, asked=asked)
+            with conversing.signals():
+                await _talked(conversing, prompts=asked)
+            return conversation.id
 
     try:
         with connect(home_path(), plugins) as services:
             warnings = services.ask(WarnOfTurn(agent=agent, resume=resume))
             note_warnings(warnings)
-            session = services.converse(opening, talk)
+            session = services.converse(talk)
     except HostGone as gone:
         raise Ending(EXIT_FAILED, str(gone)) from None
     except (KeyboardInterrupt, Left):

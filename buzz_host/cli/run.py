@@ -17,19 +17,26 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from buzz_host.cli.endings import EXIT_FAILED, EXIT_INTERRUPTED, INTERRUPTING, Ending, Left
-from buzz_host.cli.options import agent_option, harness_option, home_option, home_path, json_option, plugin_option
+from buzz_host.cli.options import agent_option, home_option, home_path, json_option, plugin_option
 
 if TYPE_CHECKING:
     from buzz_host.cli.replies import Replies
-    from buzz_host.services.conversation import Conversation
+    from buzz_host.services.conversation import Opener
+    from buzz_host.services.session_calls import OpenSession
 
 STDERR: Final = 2
+# In the place of a harness: each one that is here.
+ALL: Final = "all"
 
 
 @click.command()
 @click.argument("text")
 @agent_option
-@harness_option
+@click.option(
+    "--harness",
+    metavar="NAME",
+    help="The program that runs the turn (else the agent's); all: each one that is here, side by side.",
+)
 @plugin_option
 @click.option("--rehearse", is_flag=True, help="Answer by script instead of a model: no key, no network, no tokens.")
 @click.option("--model-url", metavar="URL", help="An endpoint that speaks the harness's protocol, instead of its own.")
@@ -80,12 +87,17 @@ def run(
         resume=resume,
         answers=asked,
     )
+    if harness == ALL:
+        from buzz_host.cli.run_all import run_all
+
+        run_all(opening, message, plugins, as_json=as_json)
+        return
     try:
         with connect(home_path(), plugins) as services:
             warnings = services.ask(WarnOfTurn(agent=agent, resume=resume))
             note_warnings(warnings)
             if asked:
-                session = services.converse(opening, lambda conversation: _talked(conversation, message, replies))
+                session = services.converse(lambda opener: _talked(opener, opening, message, replies))
             else:
                 session = services.run(opening, message, replies.take, _stoppable)
     except HostGone as gone:
@@ -98,15 +110,16 @@ def run(
         ctx.exit(EXIT_INTERRUPTED if replies.status == "interrupted" else EXIT_FAILED)
 
 
-async def _talked(conversation: Conversation, message: str, replies: Replies) -> str:
+async def _talked(opener: Opener, opening: OpenSession, message: str, replies: Replies) -> str:
     """The turn in front of a person who is asked what the agent's policy asks."""
     from buzz_host.cli.conversing import Conversing
     from buzz_host.cli.input_lines import InputLines
 
-    conversing = Conversing(conversation, replies, InputLines(), steers=False, asked=True)
-    with conversing.signals():
-        await conversing.turn(message)
-    return conversation.id
+    async with opener.open(opening) as conversation:
+        conversing = Conversing(conversation, replies, InputLines(), steers=False, asked=True)
+        with conversing.signals():
+            await conversing.turn(message)
+        return conversation.id
 
 
 @contextmanager

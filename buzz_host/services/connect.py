@@ -49,11 +49,11 @@ class Services(Protocol):
         """
         ...
 
-    def converse(self, opening: OpenSession, talk: Talk[T]) -> T:
-        """A session of as many turns as `talk` takes, on a loop of its own; what `talk` gives.
+    def converse(self, talk: Talk[T]) -> T:
+        """Sessions of as many turns as `talk` takes, on a loop of its own; what `talk` gives.
 
-        The last thing that is asked of these services. Raises what `talk` raises, `BuzzError` where the session cannot
-        be opened, and `KeyboardInterrupt` where it was cancelled.
+        The last thing that is asked of these services. Raises what `talk` raises, and `KeyboardInterrupt` where it was
+        cancelled.
         """
         ...
 

@@ -1,6 +1,6 @@
 """A conversation of several turns as a face drives it: the same with a running host and in this process.
 
-`Services.converse` opens one, hands it to a coroutine of the face, and closes it when that ends.
+`Services.converse` hands a coroutine of the face what opens conversations, as many as it likes at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeVar
 
+from buzz_host.services.session_calls import OpenSession
 from buzz_host.sessions.turn_text import Event
 
 T = TypeVar("T")
@@ -46,5 +47,13 @@ class Conversation(Protocol):
         ...
 
 
-# What a face does with a conversation.
-Talk = Callable[[Conversation], Awaitable[T]]
+class Opener(Protocol):
+    """Opens conversations."""
+
+    def open(self, opening: OpenSession) -> AbstractAsyncContextManager[Conversation]:
+        """A conversation for as long as the block lasts; its program ends with it. Raises `BuzzError` in one line."""
+        ...
+
+
+# What a face does with conversations.
+Talk = Callable[[Opener], Awaitable[T]]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -50,12 +51,11 @@ class Local:
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
-    def converse(self, opening: OpenSession, talk: Talk[T]) -> T:
-        """A session of several turns."""
+    def converse(self, talk: Talk[T]) -> T:
+        """Sessions of several turns."""
 
         async def conversed() -> T:
-            async with opening.opened(await self._started()) as session:
-                return await talk(session)
+            return await talk(_LocalOpener(await self._started()))
 
         try:
             return self._runner.run(conversed())
@@ -101,6 +101,17 @@ class Local:
                             take(event)
                     raise
             return session.id
+
+
+class _LocalOpener:
+    """Opens sessions of a host in this process."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def open(self, opening: OpenSession) -> AbstractAsyncContextManager[Session]:
+        """As `Opener.open`."""
+        return opening.opened(self._host)
 
 
 def _ways_to_stop(session: Session) -> tuple[Callable[[], None], Callable[[], None]]:

@@ -123,19 +123,17 @@ class Remote:
             raise
         return opened.session
 
-    def converse(self, opening: OpenSession, talk: Talk[T]) -> T:
-        """A session of several turns."""
+    def converse(self, talk: Talk[T]) -> T:
+        """Sessions of several turns."""
         import asyncio
 
-        from buzz_host.services.remote_conversation import RemoteConversation
+        from buzz_host.services.remote_conversation import Connection
 
         async def conversed() -> T:
             self._socket.setblocking(False)
-            conversation = RemoteConversation(
-                self._socket, self._framer, self._asked, gone=_gone(self._pid), raised=_raised
-            )
-            async with conversation.opened(opening) as opened:
-                return await talk(opened)
+            connection = Connection(self._socket, self._framer, self._asked, gone=_gone(self._pid), raised=_raised)
+            async with connection.read():
+                return await talk(connection)
 
         try:
             return asyncio.run(conversed())

@@ -1,7 +1,7 @@
-"""A conversation with a running host: one connection, several requests at once, each with its own answers.
+"""Conversations with a running host: one connection, several requests at once, each with its own answers.
 
-The socket of `Remote` is taken over for as long as it lasts: here a loop reads it, since a person types, interrupts and
-answers while a turn is told.
+The socket of `Remote` is taken over for as long as they last: here a loop reads it, since a person types, interrupts
+and answers while a turn is told.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CHUNK_BYTES: Final = 256 * 1024
 LEAVE_DEADLINE_S: Final = 30.0
 
 
-class RemoteConversation:
-    """An open session of the host at the other end. Made by `opened`."""
+class Connection:
+    """What is asked over one socket, and answered. It opens conversations while a block of `read` lasts."""
 
     def __init__(
         self,
@@ -46,9 +46,6 @@ class RemoteConversation:
         gone: str,
         raised: Callable[[Any], Exception],
     ) -> None:
-        self.id = ""
-        self.agent = ""
-        self.harness = ""
         self._socket = connection
         self._framer = framer
         self._asked = asked
@@ -59,63 +56,36 @@ class RemoteConversation:
         self._over: Exception | None = None
 
     @asynccontextmanager
-    async def opened(self, opening: OpenSession) -> AsyncIterator[RemoteConversation]:
-        """The conversation, until the block ends; the session and its program then end, too."""
+    async def read(self) -> AsyncIterator[None]:
+        """Read what the host says, as long as the block lasts."""
         reader = asyncio.get_running_loop().create_task(self._read())
         try:
-            said: OpenedSession = structured(await self._ask(opening), OpenedSession, "value")
-            self.id, self.agent, self.harness = said.session, said.agent, said.harness
-            try:
-                yield self
-            finally:
-                with contextlib.suppress(BuzzError, TimeoutError):  # the host ends: the session is over all the same
-                    async with asyncio.timeout(LEAVE_DEADLINE_S):
-                        await self._ask(CloseSession(session=self.id))
+            yield
         finally:
             reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reader
 
     @asynccontextmanager
-    async def turn(self, message: str) -> AsyncIterator[RemoteStream]:
-        """As `Conversation.turn`."""
-        stream = await self._request(TakeTurn(session=self.id, message=message))
+    async def open(self, opening: OpenSession) -> AsyncIterator[RemoteConversation]:
+        """As `Opener.open`."""
+        said: OpenedSession = structured(await self.ask(opening), OpenedSession, "value")
         try:
-            yield stream
+            yield RemoteConversation(self, said)
         finally:
-            if not stream.ended.is_set():
-                with contextlib.suppress(BuzzError, TimeoutError):
-                    async with asyncio.timeout(LEAVE_DEADLINE_S):
-                        await self.interrupt()
-                        await stream.ended.wait()
+            with contextlib.suppress(BuzzError, TimeoutError):  # the host ends: the session is over all the same
+                async with asyncio.timeout(LEAVE_DEADLINE_S):
+                    await self.ask(CloseSession(session=said.session))
 
-    async def steer(self, message: str) -> str:
-        """As `Conversation.steer`."""
-        steered: str = structured(await self._ask(SteerSession(session=self.id, message=message)), str, "value")
-        return steered
-
-    async def interrupt(self) -> None:
-        """As `Conversation.interrupt`."""
-        await self._ask(InterruptSession(session=self.id))
-
-    async def answer(
-        self,
-        request: str,
-        decision: Literal["allow", "deny"],
-        *,
-        reason: str | None = None,
-        reply: str | None = None,
-    ) -> None:
-        """As `Conversation.answer`."""
-        await self._ask(AnswerRequest(session=self.id, request=request, decision=decision, reason=reason, reply=reply))
-
-    async def _ask(self, call: SessionCall) -> Any:
-        stream = await self._request(call)
+    async def ask(self, call: SessionCall) -> Any:
+        """The value that answers `call`. Raises `BuzzError`."""
+        stream = await self.request(call)
         async for _ in stream:
             pass
         return stream.value
 
-    async def _request(self, call: SessionCall) -> RemoteStream:
+    async def request(self, call: SessionCall) -> RemoteStream:
+        """What answers `call`, as it comes."""
         self._asked += 1
         stream = self._streams[self._asked] = RemoteStream()
         line = {"v": PROTOCOL_VERSION, "id": self._asked, "call": call.name, "arguments": unstructured(call)}
@@ -158,6 +128,52 @@ class RemoteConversation:
             stream.fail(self._raised(said["error"]))
         else:
             stream.end(said.get("value"))
+
+
+class RemoteConversation:
+    """An open session of the host at the other end."""
+
+    def __init__(self, connection: Connection, opened: OpenedSession) -> None:
+        self.id = opened.session
+        self.agent = opened.agent
+        self.harness = opened.harness
+        self._connection = connection
+
+    @asynccontextmanager
+    async def turn(self, message: str) -> AsyncIterator[RemoteStream]:
+        """As `Conversation.turn`."""
+        stream = await self._connection.request(TakeTurn(session=self.id, message=message))
+        try:
+            yield stream
+        finally:
+            if not stream.ended.is_set():
+                with contextlib.suppress(BuzzError, TimeoutError):
+                    async with asyncio.timeout(LEAVE_DEADLINE_S):
+                        await self.interrupt()
+                        await stream.ended.wait()
+
+    async def steer(self, message: str) -> str:
+        """As `Conversation.steer`."""
+        answer = await self._connection.ask(SteerSession(session=self.id, message=message))
+        steered: str = structured(answer, str, "value")
+        return steered
+
+    async def interrupt(self) -> None:
+        """As `Conversation.interrupt`."""
+        await self._connection.ask(InterruptSession(session=self.id))
+
+    async def answer(
+        self,
+        request: str,
+        decision: Literal["allow", "deny"],
+        *,
+        reason: str | None = None,
+        reply: str | None = None,
+    ) -> None:
+        """As `Conversation.answer`."""
+        await self._connection.ask(
+            AnswerRequest(session=self.id, request=request, decision=decision, reason=reason, reply=reply)
+        )
 
 
 class RemoteStream(AsyncIterator[Event]):
