@@ -20,7 +20,7 @@ from buzz_host.rehearsal.neutral import (
     estimated_tokens,
 )
 from buzz_host.rehearsal.script import opens_event
-from buzz_host.rehearsal.wire import compact, cuts
+from buzz_host.rehearsal.wire import compact, cuts, opened
 
 ANSWER_PATHS = frozenset({"/v1/messages"})
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -43,22 +43,16 @@ ERROR_TYPES = {
 
 def understand(body: object) -> Asked:
     """The request as asked; raises `NotUnderstood` where the protocol's server would answer 400."""
-    if not isinstance(body, dict):
-        raise NotUnderstood("the body must be a JSON object")
-    model, stream = body.get("model"), body.get("stream", False)
-    if not isinstance(model, str) or not model:
-        raise NotUnderstood("model: expected a string")
-    if not isinstance(stream, bool):
-        raise NotUnderstood("stream: expected true or false")
-    _check_messages(body.get("messages"))
+    fields, model, stream = opened(body)
+    messages = _checked(fields.get("messages"))
     newest = newest_user_text(body) or NewestText("", "")
     return Asked(
         model=model,
         stream=stream,
-        session=_session(body),
+        session=_session(fields),
         newest=newest,
-        returns=_returns(body["messages"], newest.place),
-        input_tokens=_input_tokens(body),
+        returns=_returns(messages, newest.place),
+        input_tokens=_input_tokens(fields),
     )
 
 
@@ -93,7 +87,7 @@ def other(method: str, path: str, body: object) -> object | None:
         return None
     if not isinstance(body, dict):
         raise NotUnderstood("the body must be a JSON object")
-    _check_messages(body.get("messages"))
+    _checked(body.get("messages"))
     return {"input_tokens": _input_tokens(body)}
 
 
@@ -130,7 +124,7 @@ def failure(status: int, message: str) -> object:
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def _check_messages(messages: object) -> None:
+def _checked(messages: object) -> list[dict[str, object]]:
     if not isinstance(messages, list) or not messages:
         raise NotUnderstood("messages: expected a list with at least one message")
     for index, message in enumerate(messages):
@@ -149,6 +143,7 @@ def _check_messages(messages: object) -> None:
                 raise NotUnderstood(f"{where}.content.{number}: expected an object with a type")
             if block["type"] == "text" and not isinstance(block.get("text"), str):
                 raise NotUnderstood(f"{where}.content.{number}.text: expected a string")
+    return messages
 
 
 def _newest_block(blocks: list[object], skill_calls: frozenset[str]) -> tuple[int, str] | None:

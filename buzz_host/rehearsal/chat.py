@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from buzz_host.rehearsal import openai_errors
+from buzz_host.rehearsal import openai_parts
 from buzz_host.rehearsal.neutral import (
     Answer,
     Asked,
@@ -20,58 +20,37 @@ from buzz_host.rehearsal.neutral import (
     ToolReturn,
     estimated_tokens,
 )
-from buzz_host.rehearsal.wire import TEXT_SEPARATOR, compact, cuts, mark_of
+from buzz_host.rehearsal.openai_parts import begins_behind, check_content, flat, newest_text, session_of
+from buzz_host.rehearsal.wire import TEXT_SEPARATOR, compact, cuts, opened
 
 ANSWER_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
 MODELS_PATHS = frozenset({"/v1/models", "/models"})
 REHEARSAL_MODEL = "rehearsal"
 CALL_PREFIX = "call_"
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-TEXT_TYPES = ("text", "input_text")
 
-failure = openai_errors.failure
+failure = openai_parts.failure
 
 
 def understand(body: object) -> Asked:
     """The request as asked; raises `NotUnderstood` where the protocol's server would answer 400."""
-    if not isinstance(body, dict):
-        raise NotUnderstood("the body must be a JSON object")
-    model, stream = body.get("model"), body.get("stream", False)
-    if not isinstance(model, str) or not model:
-        raise NotUnderstood("model: expected a string")
-    if stream is not None and not isinstance(stream, bool):
-        raise NotUnderstood("stream: expected true or false")
-    messages = body.get("messages")
-    _check_messages(messages)
-    assert isinstance(messages, list)
-    newest = newest_user_text(body) or NewestText("", "")
+    fields, model, stream = opened(body)
+    messages = _checked(fields.get("messages"))
+    newest = newest_user_text(fields) or NewestText("", "")
     return Asked(
         model=model,
-        stream=bool(stream),
-        session=_session(body, messages),
+        stream=stream,
+        session=session_of(fields, ("prompt_cache_key", "user"), messages[:2]),
         newest=newest,
         returns=_returns(messages, newest.place),
-        input_tokens=estimated_tokens(sum(len(compact(body.get(key))) for key in ("messages", "tools"))),
+        input_tokens=estimated_tokens(sum(len(compact(fields.get(key))) for key in ("messages", "tools"))),
+        counted=_counted(fields.get("stream_options"), stream=stream),
     )
 
 
 def newest_user_text(body: object) -> NewestText | None:
-    """The last text of the newest message with the role `user`."""
-    messages: object = body.get("messages") if isinstance(body, dict) else None
-    if not isinstance(messages, list):
-        return None
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if not isinstance(message, dict) or message.get("role") != "user":
-            continue
-        content: object = message.get("content")
-        if isinstance(content, str):
-            return NewestText(content, f"{index}.0")
-        parts = content if isinstance(content, list) else []
-        for number, part in reversed(list(enumerate(parts))):
-            if isinstance(part, dict) and part.get("type") in TEXT_TYPES and isinstance(part.get("text"), str):
-                return NewestText(part["text"], f"{index}.{number}")
-    return None
+    """The last text of the newest message with the role `user` that is a person's or the host's."""
+    return newest_text(body.get("messages") if isinstance(body, Mapping) else None)
 
 
 def other(method: str, path: str, body: object) -> object | None:
@@ -89,28 +68,40 @@ def other(method: str, path: str, body: object) -> object | None:
 def whole(answer: Answer) -> object:
     """The answer as one completion."""
     text = _text(answer)
-    calls = [_call(part, number, filled=True) for number, part in enumerate(_called(answer))]
+    calls = [_call(part, filled=True) for part in _called(answer)]
     message = {"role": "assistant", "content": text, "refusal": None, **({"tool_calls": calls} if calls else {})}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
     return {**_head(answer, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
 
 def pieces(answer: Answer) -> Iterator[Piece]:
-    """The answer as chunks, at most 64 deltas a part; the last one before the end has the usage."""
+    """The answer as chunks, at most 64 deltas a part; the last one before the end has the usage, where it is wanted."""
     yield _chunk(answer, {"role": "assistant", "content": ""})
     for cut in cuts(_text(answer) or ""):
         yield _chunk(answer, {"content": cut}, is_delta=True)
     for number, part in enumerate(_called(answer)):
-        yield _chunk(answer, {"tool_calls": [{"index": number, **_call(part, number, filled=False)}]})
+        yield _chunk(answer, {"tool_calls": [{"index": number, **_call(part, filled=False)}]})
         for cut in cuts(compact(part.arguments)):
             arguments = {"index": number, "function": {"arguments": cut}}
             yield _chunk(answer, {"tool_calls": [arguments]}, is_delta=True)
     yield _chunk(answer, {}, finish_reason=_finish_reason(answer))
-    yield _data({**_head(answer, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
+    if answer.counted:
+        yield _data({**_head(answer, "chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
     yield Piece(b"data: [DONE]\n\n", is_delta=False)
 
 
-def _check_messages(messages: object) -> None:
+def _counted(options: object, *, stream: bool) -> bool:
+    """Whether the answer tells its tokens: a stream does so only when it is asked to."""
+    if options is None:
+        return not stream
+    if not isinstance(options, dict):
+        raise NotUnderstood("stream_options: expected an object")
+    if not stream:
+        raise NotUnderstood("stream_options: only a stream has options")
+    return options.get("include_usage") is True
+
+
+def _checked(messages: object) -> list[dict[str, object]]:
     if not isinstance(messages, list) or not messages:
         raise NotUnderstood("messages: expected a list with at least one message")
     for index, message in enumerate(messages):
@@ -125,62 +116,46 @@ def _check_messages(messages: object) -> None:
         calls = message.get("tool_calls")
         if calls is not None and not (isinstance(calls, list) and all(isinstance(each, dict) for each in calls)):
             raise NotUnderstood(f"{where}.tool_calls: expected a list of objects")
-        if content is None and (role == "assistant"):
-            continue
-        if isinstance(content, str):
-            continue
-        if not isinstance(content, list):
-            raise NotUnderstood(f"{where}.content: expected a string or a list of parts")
-        for number, part in enumerate(content):
-            if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-                raise NotUnderstood(f"{where}.content.{number}: expected an object with a type")
-            if part["type"] == "text" and not isinstance(part.get("text"), str):
-                raise NotUnderstood(f"{where}.content.{number}.text: expected a string")
-    _check_answered(messages)
+        if content is not None or role != "assistant":
+            check_content(where, content)
+    _check_pairs(messages)
+    return messages
 
 
-def _check_answered(messages: list[dict[str, object]]) -> None:
-    """Each call of a tool is answered before the next message that is no tool's, as the protocol demands."""
-    open_calls: set[str] = set()
+def _check_pairs(messages: list[dict[str, object]]) -> None:
+    """Each call of a tool is answered before the next message that is no tool's, and nothing else, as the protocol
+    demands."""
+    called: set[str] = set()
+    left: set[str] = set()
     for index, message in enumerate(messages):
         if message["role"] == "tool":
-            open_calls.discard(str(message["tool_call_id"]))
+            call_id = str(message["tool_call_id"])
+            if call_id not in called:
+                raise NotUnderstood(f"messages.{index}: the message before it has no tool call {call_id}")
+            left.discard(call_id)
             continue
-        if open_calls:
-            raise NotUnderstood(f"messages.{index}: the tool calls before it are not all answered: {min(open_calls)}")
+        if left:
+            raise NotUnderstood(f"messages.{index}: the tool calls before it are not all answered: {min(left)}")
         calls = message.get("tool_calls")
-        open_calls = {str(call.get("id")) for call in calls} if isinstance(calls, list) else set()
+        called = {str(call.get("id")) for call in calls} if isinstance(calls, list) else set()
+        left = set(called)
+    if left:
+        raise NotUnderstood(f"messages.{len(messages) - 1}: its tool calls are not all answered: {min(left)}")
 
 
 def _returns(messages: list[dict[str, object]], place: str) -> tuple[ToolReturn, ...]:
     """What tools gave back behind the newest user text."""
-    start = int(place.partition(".")[0]) if place else 0
     names: dict[str, str] = {}
     returns = []
-    for message in messages[start:]:
+    for message in messages[begins_behind(place) :]:
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             function = call.get("function")
             names[str(call.get("id"))] = str(function.get("name", "")) if isinstance(function, dict) else ""
         if message["role"] == "tool":
             call_id = str(message["tool_call_id"])
-            returns.append(ToolReturn(call_id, names.get(call_id, ""), _flat(message.get("content")), is_error=False))
+            returns.append(ToolReturn(call_id, names.get(call_id, ""), flat(message.get("content")), is_error=False))
     return tuple(returns)
-
-
-def _flat(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type')}]" for part in parts)
-
-
-def _session(body: Mapping[str, object], messages: list[object]) -> str:
-    for key in ("prompt_cache_key", "user"):
-        named = body.get(key)
-        if isinstance(named, str) and named:
-            return named
-    return mark_of(messages[:2])
 
 
 def _text(answer: Answer) -> str | None:
@@ -196,7 +171,7 @@ def _finish_reason(answer: Answer) -> str:
     return "tool_calls" if _called(answer) else "stop"
 
 
-def _call(part: Called, number: int, *, filled: bool) -> dict[str, object]:
+def _call(part: Called, *, filled: bool) -> dict[str, object]:
     function = {"name": part.name, "arguments": compact(part.arguments) if filled else ""}
     return {"id": CALL_PREFIX + part.call_id, "type": "function", "function": function}
 
@@ -222,7 +197,8 @@ def _chunk(
     answer: Answer, delta: Mapping[str, object], *, finish_reason: str | None = None, is_delta: bool = False
 ) -> Piece:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return _data({**_head(answer, "chat.completion.chunk"), "choices": [choice], "usage": None}, is_delta=is_delta)
+    usage = {"usage": None} if answer.counted else {}
+    return _data({**_head(answer, "chat.completion.chunk"), "choices": [choice], **usage}, is_delta=is_delta)
 
 
 def _data(value: object, *, is_delta: bool = False) -> Piece:

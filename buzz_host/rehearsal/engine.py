@@ -7,9 +7,11 @@ far the script file was used.
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from buzz_host.rehearsal.neutral import Answer, Asked, Called, NotUnderstood, Said, ToolReturn, estimated_tokens
@@ -104,19 +106,28 @@ def _plan(asked: Asked, index: int, step: Step) -> Plan:
     else:
         parts = tuple(_part(asked, index, part) for part in step.parts)
     octets = sum(len(str(part).encode("utf-8", "replace")) for part in parts)
-    answer = Answer(secrets.token_hex(12), asked.model, parts, asked.input_tokens, estimated_tokens(octets))
+    answer = Answer(
+        secrets.token_hex(12), asked.model, parts, asked.input_tokens, estimated_tokens(octets), asked.counted
+    )
     return Plan(answer, step.wait_s, step.pace_s, step.fault, 200, "")
 
 
 def _part(asked: Asked, index: int, part: Say | Echo | Report | Call) -> Said | Called:
     if isinstance(part, Call):
         namespace, name = asked.namespaced.get(part.name, ("", part.name))
-        return Called(f"{CALL_ID_MARK}{index}_{secrets.token_hex(8)}", name, part.arguments, namespace)
+        text = _freeform(part.arguments) if part.name in asked.freeform else None
+        return Called(f"{CALL_ID_MARK}{index}_{secrets.token_hex(8)}", name, part.arguments, namespace, text)
     if isinstance(part, Echo):
         return Said(asked.newest.text or "rehearsal: the request holds no text of a user.")
     if isinstance(part, Say):
         return Said(part.text)
     return Said(_told(asked.returns) if asked.returns else _reported(asked.newest.text))
+
+
+def _freeform(arguments: Mapping[str, object]) -> str:
+    """What a tool that takes a text gets: `input` where the script gives nothing else, or else all of it as JSON."""
+    text = arguments.get("input")
+    return text if isinstance(text, str) and len(arguments) == 1 else json.dumps(arguments, ensure_ascii=False)
 
 
 def _told(returns: tuple[ToolReturn, ...]) -> str:

@@ -40,6 +40,7 @@ class Asked(NamedTuple):
     """One request for an answer.
 
     `namespaced` names the tools that the request offers in two parts, namespace and name, by both joined with `__`.
+    `freeform` are tools that take a text and no JSON object. `counted`: whether the answer tells its tokens.
     """
 
     model: str
@@ -49,6 +50,8 @@ class Asked(NamedTuple):
     returns: tuple[ToolReturn, ...]
     input_tokens: int
     namespaced: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    freeform: frozenset[str] = frozenset()
+    counted: bool = True
 
 
 class Said(NamedTuple):
@@ -58,12 +61,16 @@ class Said(NamedTuple):
 
 
 class Called(NamedTuple):
-    """A tool call in an answer; a dialect puts what its ids begin with in front of `call_id`."""
+    """A tool call in an answer; a dialect puts what its ids begin with in front of `call_id`.
+
+    `freeform` is the text for a tool that takes no JSON object.
+    """
 
     call_id: str
     name: str
     arguments: Mapping[str, object]
     namespace: str = ""
+    freeform: str | None = None
 
 
 class Answer(NamedTuple):
@@ -74,6 +81,7 @@ class Answer(NamedTuple):
     parts: tuple[Said | Called, ...]
     input_tokens: int
     output_tokens: int
+    counted: bool = True
 
 
 class Piece(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from buzz_author.errors import BuzzError
-from buzz_host.rehearsal.server import DIALECTS
+from buzz_host.rehearsal.server import dialect_at
 
 
 class RehearsalError(BuzzError):
@@ -42,12 +42,9 @@ def newest_user_text(body: object, *, path: str = "/v1/messages") -> str:
 
     What tools gave back, and text blocks that belong to a tool's result, are no user text.
     """
-    place = path.partition("?")[0]
-    for dialect in DIALECTS:
-        if any(place == spoken or place.startswith(f"{spoken}/") for spoken in dialect.ANSWER_PATHS):
-            found = dialect.newest_user_text(body)
-            return found.text if found is not None else ""
-    return ""
+    dialect = dialect_at(path)
+    found = dialect.newest_user_text(body) if dialect is not None else None
+    return found.text if found is not None else ""
 
 
 def read_record(path: Path, *, run: str | None = None) -> list[RecordedRequest]:

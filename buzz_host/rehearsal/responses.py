@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from buzz_host.rehearsal import openai_errors
+from buzz_host.rehearsal import openai_parts
 from buzz_host.rehearsal.neutral import (
     Answer,
     Asked,
@@ -21,57 +21,44 @@ from buzz_host.rehearsal.neutral import (
     ToolReturn,
     estimated_tokens,
 )
-from buzz_host.rehearsal.wire import compact, cuts, mark_of
+from buzz_host.rehearsal.openai_parts import begins_behind, check_content, flat, newest_text, session_of
+from buzz_host.rehearsal.wire import compact, cuts, opened
 
 ANSWER_PATHS = frozenset({"/v1/responses", "/responses"})
 CALL_PREFIX = "call_"
-TEXT_TYPES = ("input_text", "output_text", "text")
+JOINT = "__"
+ROLES = ("user", "assistant", "system", "developer")
 CALL_TYPES = ("function_call", "custom_tool_call")
 OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
-failure = openai_errors.failure
+failure = openai_parts.failure
 
 
 def understand(body: object) -> Asked:
     """The request as asked; raises `NotUnderstood` where the protocol's server would answer 400."""
-    if not isinstance(body, dict):
-        raise NotUnderstood("the body must be a JSON object")
-    model, stream = body.get("model"), body.get("stream", False)
-    if not isinstance(model, str) or not model:
-        raise NotUnderstood("model: expected a string")
-    if stream is not None and not isinstance(stream, bool):
-        raise NotUnderstood("stream: expected true or false")
-    if body.get("previous_response_id") is not None:
-        raise NotUnderstood("previous_response_id: nothing is stored here; send the whole conversation as input")
-    items = _items(body.get("input"))
-    newest = newest_user_text(body) or NewestText("", "")
+    fields, model, stream = opened(body)
+    for key in ("previous_response_id", "conversation"):
+        if fields.get(key) is not None:
+            raise NotUnderstood(f"{key}: nothing is stored here; send the whole conversation as input")
+    items = _items(fields.get("input"))
+    newest = newest_user_text(fields) or NewestText("", "")
+    namespaced, freeform = _offered(fields.get("tools"))
     return Asked(
         model=model,
-        stream=bool(stream),
-        session=_session(body, items),
+        stream=stream,
+        session=session_of(fields, ("prompt_cache_key",), [fields.get("instructions"), items[:1]]),
         newest=newest,
         returns=_returns(items, newest.place),
-        input_tokens=estimated_tokens(sum(len(compact(body.get(key))) for key in ("instructions", "input", "tools"))),
-        namespaced=_namespaced(body.get("tools")),
+        input_tokens=estimated_tokens(sum(len(compact(fields.get(key))) for key in ("instructions", "input", "tools"))),
+        namespaced=namespaced,
+        freeform=freeform,
     )
 
 
 def newest_user_text(body: object) -> NewestText | None:
-    """The last text of the newest message with the role `user`."""
-    given: object = body.get("input") if isinstance(body, dict) else None
-    if isinstance(given, str):
-        return NewestText(given, "0.0")
-    for index, item in reversed(list(enumerate(given if isinstance(given, list) else []))):
-        if not isinstance(item, dict) or item.get("role") != "user":
-            continue
-        content: object = item.get("content")
-        if isinstance(content, str):
-            return NewestText(content, f"{index}.0")
-        parts = content if isinstance(content, list) else []
-        for number, part in reversed(list(enumerate(parts))):
-            if isinstance(part, dict) and part.get("type") in TEXT_TYPES and isinstance(part.get("text"), str):
-                return NewestText(part["text"], f"{index}.{number}")
-    return None
+    """The last text of the newest message with the role `user` that is a person's or the host's."""
+    given: object = body.get("input") if isinstance(body, Mapping) else None
+    return newest_text([{"role": "user", "content": given}] if isinstance(given, str) else given)
 
 
 def other(method: str, path: str, body: object) -> object | None:
@@ -92,11 +79,12 @@ def pieces(answer: Answer) -> Iterator[Piece]:
         value = {"type": kind, "sequence_number": next(numbers), **fields}
         return Piece(f"event: {kind}\ndata: {compact(value)}\n\n".encode(), is_delta)
 
-    yield event("response.created", {"response": _response(answer, "in_progress", [])})
+    for kind in ("response.created", "response.in_progress"):
+        yield event(kind, {"response": _response(answer, "in_progress", [])})
     for index, part in enumerate(answer.parts):
         place: dict[str, object] = {"output_index": index}
         yield event("response.output_item.added", {**place, "item": _item(answer, part, index, filled=False)})
-        place["item_id"] = _item_id(answer, index)
+        place["item_id"] = _item_id(answer, part, index)
         if isinstance(part, Said):
             place["content_index"] = 0
             yield event("response.content_part.added", {**place, "part": _text("")})
@@ -105,6 +93,10 @@ def pieces(answer: Answer) -> Iterator[Piece]:
                 yield event("response.output_text.delta", fields, is_delta=True)
             yield event("response.output_text.done", {**place, "text": part.text, "logprobs": []})
             yield event("response.content_part.done", {**place, "part": _text(part.text)})
+        elif part.freeform is not None:
+            for cut in cuts(part.freeform):
+                yield event("response.custom_tool_call_input.delta", {**place, "delta": cut}, is_delta=True)
+            yield event("response.custom_tool_call_input.done", {**place, "input": part.freeform})
         else:
             arguments = compact(part.arguments)
             for cut in cuts(arguments):
@@ -128,65 +120,70 @@ def _items(given: object) -> list[dict[str, object]]:
         kind = item.get("type", "message")
         if not isinstance(kind, str):
             raise NotUnderstood(f"{where}.type: expected a string")
+        if kind == "item_reference":
+            raise NotUnderstood(f"{where}: nothing is stored here; send the item itself")
         if kind == "message":
-            _check_message(item, where)
+            if item.get("role") not in ROLES:
+                raise NotUnderstood(f"{where}.role: expected one of {', '.join(ROLES)}")
+            check_content(where, item.get("content"))
         elif kind in (*CALL_TYPES, *OUTPUT_TYPES) and not isinstance(item.get("call_id"), str):
             raise NotUnderstood(f"{where}.call_id: expected a string")
+    _check_pairs(given)
     return given
 
 
-def _check_message(item: Mapping[str, object], where: str) -> None:
-    if item.get("role") not in ("user", "assistant", "system", "developer"):
-        raise NotUnderstood(f"{where}.role: expected user, assistant, system or developer")
-    content = item.get("content")
-    if isinstance(content, str):
-        return
-    if not isinstance(content, list):
-        raise NotUnderstood(f"{where}.content: expected a string or a list of parts")
-    for number, part in enumerate(content):
-        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-            raise NotUnderstood(f"{where}.content.{number}: expected an object with a type")
-        if part["type"] in TEXT_TYPES and not isinstance(part.get("text"), str):
-            raise NotUnderstood(f"{where}.content.{number}.text: expected a string")
+def _check_pairs(items: list[dict[str, object]]) -> None:
+    """Each call of a tool has its output, and each output a call before it, as the protocol demands."""
+    called: set[object] = set()
+    answered = {item["call_id"] for item in items if item.get("type") in OUTPUT_TYPES}
+    for index, item in enumerate(items):
+        call_id = item.get("call_id")
+        if item.get("type") in OUTPUT_TYPES and call_id not in called:
+            raise NotUnderstood(f"input.{index}: no tool call before it has the call_id {call_id}")
+        if item.get("type") in CALL_TYPES:
+            called.add(call_id)
+            if call_id not in answered:
+                raise NotUnderstood(f"input.{index}: the tool call {call_id} has no output")
 
 
 def _returns(items: list[dict[str, object]], place: str) -> tuple[ToolReturn, ...]:
     """What tools gave back behind the newest user text."""
-    start = int(place.partition(".")[0]) if place else 0
     names: dict[str, str] = {}
     returns = []
-    for item in items[start:]:
+    for item in items[begins_behind(place) :]:
         call_id = str(item.get("call_id", ""))
         if item.get("type") in CALL_TYPES:
-            namespace, name = item.get("namespace"), str(item.get("name", ""))
-            names[call_id] = f"{namespace}__{name}" if isinstance(namespace, str) and namespace else name
+            names[call_id] = _joined(item.get("namespace"), item.get("name"))
         elif item.get("type") in OUTPUT_TYPES:
-            returns.append(ToolReturn(call_id, names.get(call_id, ""), _flat(item.get("output")), is_error=False))
+            returns.append(ToolReturn(call_id, names.get(call_id, ""), flat(item.get("output")), is_error=False))
     return tuple(returns)
 
 
-def _flat(output: object) -> str:
-    if isinstance(output, str):
-        return output
-    parts = [part for part in output if isinstance(part, dict)] if isinstance(output, list) else []
-    return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type')}]" for part in parts)
-
-
-def _namespaced(tools: object) -> dict[str, tuple[str, str]]:
-    found = {}
+def _offered(tools: object) -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
+    """Tools that are offered inside a namespace, by the name of both; and the names of those that take a text."""
+    namespaced: dict[str, tuple[str, str]] = {}
+    freeform: set[str] = set()
     for tool in tools if isinstance(tools, list) else ():
-        if not isinstance(tool, dict) or tool.get("type") != "namespace":
+        if not isinstance(tool, dict):
             continue
-        namespace, inner = tool.get("name"), tool.get("tools")
-        for each in inner if isinstance(inner, list) else ():
-            if isinstance(each, dict):
-                found[f"{namespace}__{each.get('name')}"] = (str(namespace), str(each.get("name")))
-    return found
+        inner, namespace = tool.get("tools"), tool.get("name")
+        inside = tool.get("type") == "namespace"
+        for each in (inner if isinstance(inner, list) else ()) if inside else (tool,):
+            if not isinstance(each, dict):
+                continue
+            name = str(each.get("name", ""))
+            joined = _joined(namespace, name) if inside else name
+            if inside:
+                namespaced[joined] = (str(namespace), name)
+            if each.get("type") == "custom":
+                freeform.add(joined)
+    return namespaced, frozenset(freeform)
 
 
-def _session(body: Mapping[str, object], items: list[dict[str, object]]) -> str:
-    named = body.get("prompt_cache_key")
-    return named if isinstance(named, str) and named else mark_of([body.get("instructions"), items[:1]])
+def _joined(namespace: object, name: object) -> str:
+    if not isinstance(namespace, str) or not namespace:
+        return str(name)
+    return f"{namespace.removesuffix(JOINT)}{JOINT}{name}"
 
 
 def _response(answer: Answer, status: str, output: list[object]) -> dict[str, object]:
@@ -217,23 +214,22 @@ def _response(answer: Answer, status: str, output: list[object]) -> dict[str, ob
     }
 
 
-def _item(answer: Answer, part: object, index: int, *, filled: bool) -> object:
-    head = {"id": _item_id(answer, index), "status": "completed" if filled else "in_progress"}
+def _item(answer: Answer, part: Said | Called, index: int, *, filled: bool) -> object:
+    head = {"id": _item_id(answer, part, index), "status": "completed" if filled else "in_progress"}
     if isinstance(part, Said):
         return {**head, "type": "message", "role": "assistant", "content": [_text(part.text)] if filled else []}
-    assert isinstance(part, Called)
-    return {
-        **head,
-        "type": "function_call",
-        "call_id": CALL_PREFIX + part.call_id,
-        "name": part.name,
-        **({"namespace": part.namespace} if part.namespace else {}),
-        "arguments": compact(part.arguments) if filled else "",
-    }
+    named = {"call_id": CALL_PREFIX + part.call_id, "name": part.name}
+    if part.namespace:
+        named["namespace"] = part.namespace
+    if part.freeform is not None:
+        return {**head, "type": "custom_tool_call", **named, "input": part.freeform if filled else ""}
+    return {**head, "type": "function_call", **named, "arguments": compact(part.arguments) if filled else ""}
 
 
-def _item_id(answer: Answer, index: int) -> str:
-    return f"item_{answer.answer_id}_{index}"
+def _item_id(answer: Answer, part: Said | Called, index: int) -> str:
+    """Begins as the protocol has it, so that a program that checks it does not make another one."""
+    kind = "msg" if isinstance(part, Said) else "fc" if part.freeform is None else "ctc"
+    return f"{kind}_{answer.answer_id}_{index}"
 
 
 def _text(text: str) -> object:

@@ -29,8 +29,18 @@ CONNECTIONS_MAX = 128
 HEAD_MAX_S = 10.0  # until a connection has brought its first request
 IDLE_MAX_S = 600.0  # of a kept connection: longer than programs keep theirs, so that we never race them
 PLACE_WAIT_S = 1.0  # for the place of a connection that was closed for a new one
+SESSION_HEADERS = ("agent-session-id", "session-id")  # goose, Codex
 LINGER_S = 2.0  # how long a refused client may go on sending, so that it can read why
 CHUNK_LINE_MAX_BYTES = 1024
+
+
+def dialect_at(path: str) -> Dialect | None:
+    """The protocol that is spoken at a path (query included), or below it; None where none is."""
+    place = path.partition("?")[0]
+    for dialect in DIALECTS:
+        if any(place == spoken or place.startswith(f"{spoken}/") for spoken in dialect.ANSWER_PATHS):
+            return dialect
+    return None
 
 
 class Refused(Exception):
@@ -190,13 +200,15 @@ class RequestHandler(BaseHTTPRequestHandler):
         """Answers a recorded request; returns what became of it."""
         path = self.path.partition("?")[0]
         dialect = next((d for d in DIALECTS if path in d.ANSWER_PATHS and self.command == "POST"), None)
-        spoken = dialect or DIALECTS[0]
+        spoken = dialect_at(path) or DIALECTS[0]
         try:
             if dialect is None:
                 return self._send(*self._side(path, body))
             if fault is not None:
                 raise NotUnderstood(fault)
             asked = dialect.understand(body)
+            named = (self.headers.get(name) for name in SESSION_HEADERS)
+            asked = asked._replace(session=next(filter(None, named), asked.session))
             plan = self.server.engine.plan(asked)
         except NotUnderstood as error:
             return self._send(400, spoken.failure(400, f"rehearsal: {error}"))
@@ -218,7 +230,7 @@ class RequestHandler(BaseHTTPRequestHandler):
                 return 200, answer
         spoken = ", ".join(sorted(path for dialect in DIALECTS for path in dialect.ANSWER_PATHS))
         message = f"rehearsal: {self.command} {path} is not spoken here; POST {spoken} is"
-        return 404, DIALECTS[0].failure(404, message)
+        return 404, (dialect_at(path) or DIALECTS[0]).failure(404, message)
 
     def _carry_out(self, dialect: Dialect, asked: Asked, plan: Plan) -> dict[str, object]:
         self._pause(plan.wait_s)
@@ -277,7 +289,8 @@ class RequestHandler(BaseHTTPRequestHandler):
         if record:
             method, path = getattr(self, "command", None), getattr(self, "path", None)
             self._note(None, event="refused", method=method, path=path, status=refused.status, reason=refused.reason)
-        octets = json.dumps(DIALECTS[0].failure(refused.status, f"rehearsal: {refused.reason}")).encode("ascii")
+        spoken = dialect_at(getattr(self, "path", "")) or DIALECTS[0]
+        octets = json.dumps(spoken.failure(refused.status, f"rehearsal: {refused.reason}")).encode("ascii")
         try:
             if getattr(self, "request_version", "HTTP/0.9") != "HTTP/0.9":
                 self._head(refused.status, "application/json", [("Content-Length", str(len(octets)))])

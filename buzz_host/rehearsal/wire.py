@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from buzz_host.rehearsal.neutral import NotUnderstood
 
 DELTAS_PER_BLOCK_MAX = 64
 DELTA_MIN_CHARACTERS = 16
 # Between two texts of one answer, for a protocol that has one text an answer.
 TEXT_SEPARATOR = "\n\n"
+
+
+def opened(body: object) -> tuple[Mapping[str, object], str, bool]:
+    """What every request has: its fields, the model, and whether to stream; raises `NotUnderstood`."""
+    if not isinstance(body, dict):
+        raise NotUnderstood("the body must be a JSON object")
+    model, stream = body.get("model"), body.get("stream")
+    if not isinstance(model, str) or not model:
+        raise NotUnderstood("model: expected a string")
+    if stream is not None and not isinstance(stream, bool):
+        raise NotUnderstood("stream: expected true or false")
+    return body, model, bool(stream)
 
 
 def cuts(text: str) -> Iterator[str]:
