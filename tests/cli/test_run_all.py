@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from buzz_host.services.side_by_side import Side, identical
+from buzz_host.services.side_by_side import Side, identical, sides_json
 from tests.cli.commands import EXAMPLES, PARROT, Buzz
 from tests.cli.hosts import serving
+from tests.docs.pages import code, tables
+from tests.quality.tree import ROOT
 
+EVENTS = ROOT / "docs" / "events.md"
 SPEAKS = ("--plugin", str(EXAMPLES / "style-guide"))
 
 
@@ -85,6 +88,13 @@ def test_what_is_about_one_session_is_refused(option: tuple[str, ...], buzz: Buz
     done = buzz("run", "--harness", "all", *option, "hello")
     assert (done.code, done.out) == (2, "")
     assert "is about one session: name one harness instead of 'all'" in done.err
+
+
+@pytest.mark.req("CLI-01")
+def test_the_page_lists_the_keys_of_the_comparison() -> None:
+    (row,) = sides_json([Side("a")])["harnesses"]  # type: ignore[misc]
+    listed = [name for each in tables(EVENTS)["key of a harness | value"] for name in code(each[0])]
+    assert listed == list(row)
 
 
 @pytest.mark.req("HAR-03")
