@@ -84,6 +84,8 @@ export default function (pi) {
   const ours = new Set(tools.map((each) => each.name));
   const allowed = new Set(own);
   const active = [...own, ...ours];
+  // Pi makes arguments fit the schema, 5 into "5"; the host is to judge what the model said.
+  const said = new Map();
 
   if (provider) {
     pi.registerProvider(provider.name, provider.config);
@@ -94,9 +96,20 @@ export default function (pi) {
       label: tool.name,
       description: tool.description,
       parameters: tool.parameters,
-      execute: (id, given, signal) => call(gateway, tool, id, given, signal),
+      execute(id, given, signal) {
+        const meant = said.get(id) ?? given;
+        said.delete(id);
+        return call(gateway, tool, id, meant, signal);
+      },
     });
   }
+  pi.on("message_end", ({ message }) => {
+    if (message.role !== "assistant" || !Array.isArray(message.content)) return;
+    said.clear();
+    for (const piece of message.content) {
+      if (piece.type === "toolCall" && ours.has(piece.name)) said.set(piece.id, structuredClone(piece.arguments));
+    }
+  });
 
   // A resumed conversation would bring the tools along that it had.
   pi.on("session_start", (event, ctx) => {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from buzz_author.harness import Harness
@@ -18,6 +20,7 @@ def pi_harness(**fixed: object) -> Harness:
 PI = HarnessUnderTest(
     "pi",
     pi_harness,
+    own_call=lambda path: f"write {json.dumps({'path': str(path), 'content': 'made'})}",
     # Too long, says the model: what stands before the newest twenty thousand tokens becomes a summary.
     compact="rehearse: fail 413 1 time\n" + "word " * 20_000,
     recovers_from=529,
