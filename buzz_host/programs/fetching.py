@@ -44,8 +44,13 @@ _OPTIONS: Final = (
     "--omit=dev",
     "--install-strategy=hoisted",
     "--loglevel=error",
-    "--fetch-retries=2",
 )
+# Without a network npm would try for more than a minute. Whoever has set these has their reasons.
+_RETRIES: Final = {
+    "npm_config_fetch_retries": "2",
+    "npm_config_fetch_retry_mintimeout": "1000",
+    "npm_config_fetch_retry_maxtimeout": "5000",
+}
 _TAIL_BYTES: Final = 64 * 1024
 _SAID_CHARACTERS: Final = 200
 _UNREACHED: Final = (
@@ -102,7 +107,7 @@ def npm_install(
         what=reference,
         cwd=folder,
         staging=staging,
-        environ=environ,
+        environ={**_RETRIES, **environ},
         tell=tell,
     )
 

@@ -94,13 +94,11 @@ class Installer:
         places: ProgramPlaces,
         *,
         environ: Mapping[str, str] | None = None,
-        reference: Callable[[NpmProgram], str] = lambda program: f"{program.package}@{program.version}",
         tell: Callable[[Progress], None] = lambda _: None,
     ) -> None:
-        """`reference` is what npm is asked for; `tell` is called with what happens; `environ` is the person's."""
+        """`tell` is called with what happens; `environ` is the person's environment, for npm and pip."""
         self._places = places
         self._environ = os.environ if environ is None else environ
-        self._reference = reference
         self._tell = tell
 
     def install(self, harness: str, program: NpmProgram, *, version: str | None = None) -> Installed:
@@ -155,7 +153,7 @@ class Installer:
             if npm is None:
                 raise FetchFailed(f"{NODE_PACKAGE} {NODE_VERSION} came without npm: install node and npm")
             fresh = staging.path / "fresh"
-            reference = self._reference(wanted)
+            reference = f"{wanted.package}@{wanted.version}"
             self._says(harness, f"fetching {reference}", 0)
             npm_install(npm, reference, fresh, staging, self._environ, self._sizes(harness, f"fetching {reference}"))
         executable = fresh / "node_modules" / wanted.executable
