@@ -181,9 +181,7 @@ def _program(name: str, programs: Programs) -> NpmProgram:
     if program is not None:
         return program
     if name in EXTRAS:
-        raise BuzzError(
-            f"{name} comes with a Python package and not by this command: pip install 'buzz-agents[{name}]'"
-        )
+        raise BuzzError(f"{name} comes with a Python package, not by this command: pip install 'buzz-agents[{name}]'")
     there = ", ".join(sorted(each for each, found in programs.known.items() if found is not None))
     raise BuzzError(f"{name} has no program that Buzz can fetch: its plugin says how it is installed; others: {there}")
 
