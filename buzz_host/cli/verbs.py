@@ -20,7 +20,7 @@ PACKAGE: Final = "buzz_host.cli"
 _Verbs = Mapping[str, tuple[str, str]]
 
 VERBS: Final[_Verbs] = {
-    "demo": ("demo", "Two turns of the real Claude Code with three plugins, and the proof of what was sent."),
+    "demo": ("demo", "Two turns in each harness that is here, with three plugins, and the proof of what was sent."),
     "run": ("run", "One turn of an agent: sends TEXT and streams the reply."),
     "chat": ("chat", "Many turns with an agent in one session: each line is a message."),
     "preview": ("preview", "The exact text that the next turn would carry, and why; starts nothing."),

@@ -1,6 +1,8 @@
-"""The demonstration: three example plugins, two turns of a real program in one session, one switched off between.
+"""The demonstration: three example plugins, two turns of a real program in one session, one switched off between; for
+each harness that is here.
 
-It lives in a folder of its own and touches nobody's home. Everything that is shown afterwards is read from that folder.
+Each has a folder of its own, and nobody's home is touched: of the person's, only the programs that were fetched into it
+are run. Everything that is shown afterwards is read from that folder.
 """
 
 from __future__ import annotations
@@ -12,17 +14,15 @@ from typing import Final
 import attrs
 
 from buzz_author.errors import BuzzError
-from buzz_author.harness import Probe
 from buzz_host.examples import examples_folder
 from buzz_host.plugins.linking import link
-from buzz_host.services.harnesses import harness_views
+from buzz_host.services.harnesses import HarnessView, harness_views
 from buzz_host.services.host import Host
 from buzz_host.services.plugins import Switched, switch
 from buzz_host.sessions.events import TurnCompleted
 from buzz_host.sessions.session import Session
 from buzz_host.settings import Home
 
-HARNESS: Final = "claude"
 AGENT: Final = "dev"
 PLUGINS: Final = ("faulty-guard", "release-freeze", "style-guide")
 SWITCHED_OFF: Final = "style-guide"
@@ -31,16 +31,18 @@ MESSAGES: Final = ("What do I have to keep in mind today?", "And now?")
 
 @attrs.frozen
 class Stage:
-    """Where the demonstration happens: a home, the record of the model server, an empty folder to work in."""
+    """Where one harness is shown: a home, the record of the model server, an empty folder to work in."""
 
+    harness: str
     home: Home
     record: Path
     work: Path
 
     @classmethod
-    def below(cls, folder: Path) -> Stage:
-        """A stage in `folder`, with the example plugins linked into its home."""
-        stage = cls(Home(folder / "home"), folder / "record.jsonl", folder / "work")
+    def below(cls, folder: Path, harness: str = "claude") -> Stage:
+        """A stage in `folder`, which is made, with the example plugins linked into its home."""
+        folder.mkdir(exist_ok=True)
+        stage = cls(harness, Home(folder / "home"), folder / "record.jsonl", folder / "work")
         stage.work.mkdir()
         for name in PLUGINS:
             link(stage.home, examples_folder() / name)
@@ -50,36 +52,45 @@ class Stage:
 class Audience:
     """What is told while it happens; each is called once its matter is on disk."""
 
-    def __init__(
-        self, ready: Callable[[Probe], None], turn: Callable[[str], None], switched: Callable[[Switched], None]
-    ) -> None:
-        self.ready = ready
+    def __init__(self, turn: Callable[[str], None], switched: Callable[[Switched], None]) -> None:
         self.turn = turn
         self.switched = switched
+
+
+async def cast(folder: Path) -> tuple[HarnessView, ...]:
+    """The harnesses that there are, whether their programs are here or not; `folder` is an empty one to look from.
+
+    Raises `BuzzError` in one line where none can be shown.
+    """
+    async with _host(Home(folder)) as host:
+        views = await harness_views(host)
+        if not views:
+            host.plugins.harness("claude")  # says why, where there is none
+    if all(each.probe.fault is not None for each in views):
+        raise BuzzError("; ".join(f"{each.title} is not here: {each.probe.fault}" for each in views))
+    return views
 
 
 async def demonstrate(stage: Stage, audience: Audience) -> None:
     """Both turns, in one session, the model rehearsed.
 
-    Raises `BuzzError` in one line where the program is not here, or a turn does not complete.
+    Raises `BuzzError` in one line where the program cannot run, or a turn does not complete.
     """
-    async with Host(stage.home.root) as host:
-        audience.ready(await _probe(host))
-        async with host.session(
-            agent=AGENT, harness=HARNESS, rehearse=True, record=stage.record, cwd=stage.work
-        ) as session:
-            first, second = MESSAGES
-            audience.turn(await _turn(session, first))
-            audience.switched(switch(stage.home, SWITCHED_OFF, on=False))
-            audience.turn(await _turn(session, second))
+    async with (
+        _host(stage.home) as host,
+        host.session(
+            agent=AGENT, harness=stage.harness, rehearse=True, record=stage.record, cwd=stage.work, answers=False
+        ) as session,
+    ):
+        first, second = MESSAGES
+        audience.turn(await _turn(session, first))
+        audience.switched(switch(stage.home, SWITCHED_OFF, on=False))
+        audience.turn(await _turn(session, second))
 
 
-async def _probe(host: Host) -> Probe:
-    host.plugins.harness(HARNESS)  # says why, where there is none
-    view = next(each for each in await harness_views(host) if each.id == HARNESS)
-    if view.probe.fault is not None:
-        raise BuzzError(f"the demo runs the real {view.title}, which is not here: {view.probe.fault}")
-    return view.probe
+def _host(home: Home) -> Host:
+    """A host of `home` that finds the programs that were fetched into the person's own."""
+    return Host(home.root, programs=Home.resolve(None).harnesses)
 
 
 async def _turn(session: Session, message: str) -> str:

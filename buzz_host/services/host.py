@@ -73,7 +73,8 @@ class Host:
     """One home, running. Use it as an async context manager.
 
     `home` is the home folder (`$BUZZ_HOME`, else `~/.buzz`); `plugins` are paths of further plugins, which win over
-    all others of their name (PLG-04). Raises `BuzzError` for a home or a plugin path that cannot be used.
+    all others of their name (PLG-04); `programs` is where fetched programs are, if not in the home. Raises `BuzzError`
+    for a home or a plugin path that cannot be used.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Host:
         home: Path | str | None = None,
         *,
         plugins: Sequence[Path | str] = (),
+        programs: Path | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.home: Final = Home.resolve(Path(home) if home is not None else None)
@@ -92,7 +94,7 @@ class Host:
         self._opened: Store | None = None
         self._gateway: Gateway | None = None
         self._stack = AsyncExitStack()
-        self.programs: Final = ProgramPlaces(self.home.harnesses)
+        self.programs: Final = ProgramPlaces(programs or self.home.harnesses)
         self.plugins: Final = LivePlugins(
             self.home,
             [Path(each) for each in plugins],

@@ -2,11 +2,13 @@
 
 One is the record of the rehearsal's model server, another process that wrote down each request as it came off the
 socket. The other is the database, read through a connection of its own. Nothing that the host remembers takes part.
+What a program puts behind our text in the same message, in tags of its own as goose does, is named and is not ours.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from hashlib import sha256
@@ -16,6 +18,7 @@ from urllib.parse import quote
 
 import attrs
 
+from buzz_author.text import PROGRAM_TAGS
 from buzz_host.ledger import LedgerError, queries
 from buzz_host.ledger.verify import verify
 from buzz_host.ledger.views import TurnView
@@ -23,6 +26,10 @@ from buzz_host.rehearsal import RecordedRequest, RehearsalError, read_record
 
 TURNS_MAX: Final = 10_000
 SHOWN_BYTES: Final = 24
+# All that may stand behind a text: sections in tags of a program's own, which no text of ours can have.
+_OF_THE_PROGRAM: Final = re.compile(
+    rb"\s*<(%s)[ >].*</\1>\s*" % b"|".join(each.encode() for each in sorted(PROGRAM_TAGS)), re.DOTALL
+)
 
 
 @attrs.frozen
@@ -30,7 +37,8 @@ class TurnProof:
     """One turn and what the model server received for it.
 
     `request` is the number of the recorded request whose newest user text is the turn's, or comes nearest to it.
-    `difference` says where the two differ; empty where they are equal to the byte.
+    `difference` says where the two differ; empty where they are equal to the byte. `behind` is what the program put
+    behind the text in the same message.
     """
 
     turn: str
@@ -38,6 +46,7 @@ class TurnProof:
     recorded: bytes
     request: int | None
     difference: str
+    behind: bytes = b""
 
     @property
     def holds(self) -> bool:
@@ -103,7 +112,7 @@ def _matched(turns: Sequence[TurnView], requests: Sequence[RecordedRequest]) -> 
     place = 0
     equal: dict[int, int] = {}
     for number, text in enumerate(kept):
-        found = next((n for n in range(place, len(received)) if received[n][1] == text), None)
+        found = next((n for n in range(place, len(received)) if _carries(received[n][1], text)), None)
         if found is not None:
             equal[number] = found
             taken.add(found)
@@ -115,10 +124,18 @@ def _matched(turns: Sequence[TurnView], requests: Sequence[RecordedRequest]) -> 
             proofs.append(TurnProof(turn.row.turn, b"", b"", None, lost))
         elif number in equal:
             n, octets = received[equal[number]]
-            proofs.append(TurnProof(turn.row.turn, text, octets, n, ""))
+            proofs.append(TurnProof(turn.row.turn, text, octets[: len(text)], n, "", octets[len(text) :]))
         else:
             proofs.append(_differs(turn.row.turn, text, [each for n, each in enumerate(received) if n not in taken]))
     return proofs
+
+
+def _carries(received: bytes, text: bytes | None) -> bool:
+    """Whether the message is `text`, with nothing behind it but what a program marks as its own."""
+    if text is None or not received.startswith(text):
+        return False
+    behind = received[len(text) :]
+    return not behind or _OF_THE_PROGRAM.fullmatch(behind) is not None
 
 
 def _differs(turn: str, text: bytes, others: Sequence[tuple[int, bytes]]) -> TurnProof:

@@ -25,8 +25,8 @@ claude = pytest.mark.claude
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     """A stage on which the demonstration has happened."""
-    stage = Stage.below(tmp_path_factory.mktemp("stage"))
-    asyncio.run(demonstrate(stage, Audience(lambda _: None, lambda _: None, lambda _: None)))
+    stage = Stage.below(tmp_path_factory.mktemp("stage"), "claude")
+    asyncio.run(demonstrate(stage, Audience(lambda _: None, lambda _: None)))
     return stage
 
 
@@ -43,45 +43,61 @@ def copied(played: Stage, tmp_path: Path) -> tuple[Path, Path]:
 
 
 @claude
-@pytest.mark.req("HAR-01", "HAR-05", "AUD-01", "INS-06", "CLI-01")
-def test_the_demo_shows_both_turns_and_proves_them(buzz: Buzz, home: Path) -> None:
+@pytest.mark.req("HAR-01", "HAR-04", "HAR-05", "AUD-01", "INS-06", "CLI-01")
+def test_the_demo_shows_both_turns_in_each_harness_and_proves_them(buzz: Buzz, home: Path) -> None:
+    views = buzz("harness", "list", "--json").rows
+    here = [row["title"] for row in views if row["fault"] is None]
+    missing = [row for row in views if row["fault"] is not None]
+    assert {"Claude Code", "direct"} <= set(here)
     done = buzz("demo")
     assert done.code == 0, done
     assert not home.exists(), "the demo touches nobody's home"
-    one, two, proof = re.split(r"^── ", done.out, flags=re.MULTILINE)[1:]
-    assert one.startswith("Turn 1: to agent dev, ")
-    assert all(f"plugin-instructions  {each}" in one for each in ("release-freeze/freeze", "style-guide/style"))
-    assert "✗ faulty-guard/on-call  its `when` raised: KeyError: 'dev'" in one
-    assert "rehearsal: no model was called." in one
-    assert "» buzz plugin disable style-guide: style-guide is off, the session goes on" in one
-    assert two.startswith("Turn 2: to agent dev, ")
-    assert "plugin-instructions  release-freeze/freeze" in two
-    assert "plugin-instructions  style-guide" not in two
-    assert "✗ style-guide/style  the plugin is off" in two
-    assert len(re.findall(r"^✓ turn \d is equal to the byte", proof, re.MULTILINE)) == 2
-    hashes = re.findall(r"^  (socket|ledger) ([0-9a-f]{64})", proof, re.MULTILINE)
-    assert [each[0] for each in hashes] == ["socket", "ledger"] * 2
-    assert hashes[0][1] == hashes[1][1]
-    assert hashes[2][1] == hashes[3][1]
-    assert hashes[0][1] != hashes[2][1]
-    assert "✓ the ledger's chain is whole" in proof
-    assert all(len(line) <= 80 for line in done.out.split("\n")), "it fits a terminal"
+    for row in missing:
+        assert f"{row['title']} is not shown: {row['fault']}" in done.err
+    parts = re.split(r"^── ", done.out, flags=re.MULTILINE)[1:]
+    assert len(parts) == 3 * len(here)
+    for title, one, two, proof in zip(here, parts[0::3], parts[1::3], parts[2::3], strict=True):
+        assert one.startswith(f"{title}, turn 1: to agent dev, ")
+        assert all(f"plugin-instructions  {each}" in one for each in ("release-freeze/freeze", "style-guide/style"))
+        assert "✗ faulty-guard/on-call  its `when` raised: KeyError: 'dev'" in one
+        assert "rehearsal: no model was called." in one
+        assert "» buzz plugin disable style-guide: style-guide is off, the session goes on" in one
+        assert two.startswith(f"{title}, turn 2: to agent dev, ")
+        assert "plugin-instructions  release-freeze/freeze" in two
+        assert "plugin-instructions  style-guide" not in two
+        assert "✗ style-guide/style  the plugin is off" in two
+        assert proof.startswith(f"{title}, proof: ")
+        assert len(re.findall(r"^✓ turn \d is equal to the byte", proof, re.MULTILINE)) == 2
+        hashes = re.findall(r"^  (socket|ledger) ([0-9a-f]{64})", proof, re.MULTILINE)
+        assert [each[0] for each in hashes] == ["socket", "ledger"] * 2
+        assert hashes[0][1] == hashes[1][1]
+        assert hashes[2][1] == hashes[3][1]
+        assert hashes[0][1] != hashes[2][1]
+        assert "✓ the ledger's chain is whole" in proof
+        assert ("of its own behind it" in proof) == (title == "goose")
+    assert all(len(line) <= 80 for part in parts for line in part.split("\n")), "it fits a terminal"
 
 
 @claude
 @pytest.mark.req("CLI-01", "AUD-01")
 def test_the_demo_as_json(buzz: Buzz) -> None:
-    done = buzz("demo", "--json")
+    done = buzz("demo", "--json", BUZZ_PROGRAMS="/nonexistent", PATH="/usr/bin:/bin")
     assert (done.code, done.err) == (0, "")
-    one, two, *proofs, end = done.rows
-    assert [each["event"] for each in done.rows] == ["turn", "turn", "proof", "proof", "proved"]
-    assert one["session"] == two["session"], "one session"
-    assert [[each["plugin"] for each in turn["sections"] if each["plugin"]] for turn in (one, two)] == [
-        ["release-freeze", "style-guide"], ["release-freeze"],
-    ]  # fmt: skip
-    assert [each["equal"] for each in proofs] == [True, True]
-    assert [each["turn"] for each in proofs] == [one["turn"], two["turn"]]
-    assert (end["holds"], end["faults"]) == (True, [])
+    rows = [row for row in done.rows if row["event"] != "missing"]
+    assert {row["harness"] for row in done.rows if row["event"] == "missing"} == {"codex", "goose", "pi"}
+    shown = list(dict.fromkeys(row["harness"] for row in rows))
+    assert {"claude", "direct"} <= set(shown)
+    for harness in shown:
+        one, two, *proofs, end = own = [row for row in rows if row["harness"] == harness]
+        assert [each["event"] for each in own] == ["turn", "turn", "proof", "proof", "proved"]
+        assert one["session"] == two["session"], "one session"
+        assert [[each["plugin"] for each in turn["sections"] if each["plugin"]] for turn in (one, two)] == [
+            ["release-freeze", "style-guide"], ["release-freeze"],
+        ]  # fmt: skip
+        assert [each["equal"] for each in proofs] == [True, True]
+        assert [each["turn"] for each in proofs] == [one["turn"], two["turn"]]
+        assert (end["holds"], end["faults"]) == (True, [])
+        assert {each["behind_bytes"] > 0 for each in proofs} == {harness == "goose"}
 
 
 @claude
@@ -130,6 +146,8 @@ def test_the_command_fails_when_a_byte_was_changed(monkeypatch: pytest.MonkeyPat
 
     async def tampering(stage: Stage, audience: Audience) -> None:
         await original(stage, audience)
+        if stage.harness != "claude":
+            return
         connection = sqlite3.connect(stage.home.database)
         with connection:
             connection.execute(
@@ -138,25 +156,30 @@ def test_the_command_fails_when_a_byte_was_changed(monkeypatch: pytest.MonkeyPat
         connection.close()
 
     monkeypatch.setattr(demonstration, "demonstrate", tampering)
+    monkeypatch.setenv("BUZZ_PROGRAMS", "/nonexistent")
     done = CliRunner().invoke(group, ["demo"])
     assert done.exit_code == 1
     assert "✓ turn 1 is equal to the byte" in done.stdout
     assert "✗ turn 2 differs in the ledger: entry " in done.stdout
-    assert done.stderr.endswith("buzz: what was sent is NOT what the ledger says\n")
+    assert done.stderr.endswith("buzz: Claude Code: what was sent is NOT what the ledger says\n")
 
 
 @pytest.mark.req("CLI-01", "OPS-01")
-def test_without_the_sdk_it_is_one_line_that_says_what_to_install(buzz: Buzz, tmp_path: Path) -> None:
+def test_without_any_program_it_is_one_line_that_says_what_to_install(buzz: Buzz, tmp_path: Path) -> None:
     shadow = tmp_path / "shadow"
     shadow.mkdir()
     (shadow / "sitecustomize.py").write_text(
         "from importlib.machinery import PathFinder\n\nfind_spec = PathFinder.find_spec\n"
-        "PathFinder.find_spec = lambda name, *more: None if name == 'claude_agent_sdk' else find_spec(name, *more)\n",
+        "gone = ('claude_agent_sdk', 'openai')\n"
+        "PathFinder.find_spec = lambda name, *more: None if name in gone else find_spec(name, *more)\n",
         encoding="utf-8",
     )
-    done = buzz("demo", PYTHONPATH=f"{shadow}:{Path(__file__).resolve().parents[2]}")
+    path = f"{shadow}:{Path(__file__).resolve().parents[2]}"
+    done = buzz("demo", PYTHONPATH=path, BUZZ_PROGRAMS="/nonexistent", PATH="/usr/bin:/bin")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), done
-    assert "pip install 'buzz-agents[claude]'" in done.err
+    assert all(
+        each in done.err for each in ("buzz-agents[claude]", "buzz-agents[direct]", "buzz harness install goose")
+    )
 
 
 @claude

@@ -160,3 +160,31 @@ def test_a_damaged_database_is_a_fault_and_no_exception(witnesses: tuple[Path, P
     proof = prove(witnesses[0], damaged)
     assert not proof.holds
     assert proof.faults
+
+
+def test_what_a_program_puts_behind_in_its_own_tags_is_named_and_is_not_ours(witnesses: tuple[Path, Path]) -> None:
+    record, database = witnesses
+    own = r"\n\n<turn-context>\nIt is Monday.\n</turn-context>"
+    change_request(record, lambda raw: raw.replace("</plugin-instructions>", f"</plugin-instructions>{own}"), mend=True)
+    proof = prove(record, database)
+    assert proof.holds, proof
+    assert {each.behind for each in proof.turns} == {b"\n\n<turn-context>\nIt is Monday.\n</turn-context>"}
+    assert all(each.recorded == each.kept for each in proof.turns)
+
+
+OTHERS = (
+    " And more.",
+    r"\n\n<plugin-instructions>x</plugin-instructions>",
+    r"\n<turn-context>open",
+    "<turn-contexts></turn-contexts>",
+)
+
+
+@pytest.mark.parametrize("behind", OTHERS)
+def test_anything_else_behind_a_text_is_a_difference(behind: str, witnesses: tuple[Path, Path]) -> None:
+    record, database = witnesses
+    end = "</plugin-instructions>"
+    change_request(record, lambda raw: raw.replace(end, end + behind), mend=True)
+    proof = prove(record, database)
+    assert not any(each.holds for each in proof.turns)
+    assert "the ledger has its end" in proof.turns[0].difference
