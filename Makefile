@@ -6,13 +6,16 @@ READY  := $(VENV)/.ready
 WORKERS ?= 2
 SOAK_TIMEOUT_S := 3600
 
-.PHONY: help demo test check bench soak constraints clean
+.PHONY: help demo programs test check bench soak constraints clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
 demo: $(READY) ## three example plugins in two turns of each harness that is here, with the proof of what was sent
 	@$(BIN)/buzz demo
+
+programs: $(READY) ## fetch the programs of the harnesses, into the home or $BUZZ_PROGRAMS (1 GB)
+	$(BIN)/buzz harness install codex goose pi
 
 test: $(READY) ## all tests, with reduced counts (under ten minutes on two cores)
 	$(BIN)/pytest -n $(WORKERS)
