@@ -13,6 +13,7 @@ from buzz_host.services.audit import Audit
 from tests.cli.commands import PARROT
 from tests.host.serve.conftest import Served
 from tests.host.serve.talking import Talk
+from tests.host.services.test_asking import CALL, NOTES
 from tests.host.services.test_host import ECHO, speaks, write_plugin
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +26,7 @@ def plugins(home: Path) -> None:
 
 
 async def opened(talk: Talk, **more: Any) -> str:
-    value = await talk.ask("session.open", here="/", **({} if "resume" in more else {"harness": "echo"}), **more)
+    value = await talk.ask("session.open", here="/", **{**({} if "resume" in more else {"harness": "echo"}), **more})
     return str(value["session"])
 
 
@@ -88,6 +89,29 @@ async def test_a_turn_is_steered_and_interrupted_while_it_runs(served: Served) -
         assert (await talk.event("turn_completed"))["status"] == "interrupted"
         assert await talk.answer("turn") == {"id": "turn", "value": None}
     await wait_for(served, ["interrupted", "folded", "completed"])
+
+
+@pytest.mark.req("PRM-01", "API-02")
+async def test_what_is_asked_is_answered_over_the_socket(served: Served, home: Path) -> None:
+    (home / "plugins" / "notes.py").write_text(NOTES, encoding="utf-8")
+    (home / "buzz.toml").write_text('permissions = "ask"\n', encoding="utf-8")
+    async with Talk(served.path) as talk:
+        session = await opened(talk, harness="direct", rehearse=True, start=True)
+        await talk.request("session.turn", "turn", session=session, message=CALL)
+        request = (await talk.event("permission_requested"))["request"]
+        odd = await talk.ask("session.answer", "odd", session=session, request=request, decision="perhaps")
+        assert odd["message"] == 'arguments.decision: expected "allow" or "deny", found the text \'perhaps\''
+        await talk.request("session.answer", "yes", session=session, request=request, decision="allow")
+        assert (await talk.event("permission_settled"))["by"] == "person"
+        assert (await talk.event("turn_completed"))["reply"].endswith("Done.")
+        assert await talk.answer("turn") == {"id": "turn", "value": None}
+        late = await talk.ask("session.answer", session=session, request=request, decision="deny")
+        assert (late["kind"], "settled already (person)" in late["message"]) == ("refused", True)
+        # A client that cannot answer says so, and is not waited for.
+        mute = await opened(talk, harness="direct", rehearse=True, answers=False)
+        await talk.request("session.turn", "mute", session=mute, message=CALL)
+        assert (await talk.event("permission_settled"))["by"] == "nobody"
+        await talk.answer("mute")
 
 
 @pytest.mark.req("OPS-03")
