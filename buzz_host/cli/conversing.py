@@ -22,7 +22,7 @@ from buzz_author.errors import BuzzError
 from buzz_host.cli.endings import INTERRUPTING, Left
 from buzz_host.cli.input_lines import InputLines
 from buzz_host.cli.output import note
-from buzz_host.cli.wording import cut
+from buzz_host.cli.wording import asked_in_words, cut
 from buzz_host.services.connect import HostGone
 from buzz_host.sessions import events
 from buzz_host.terminal import printable_line
@@ -139,22 +139,23 @@ class Conversing:
 
     def _shown(self, event: events.Event) -> None:
         self._replies.take(event)
+        first = self._questions[0] if self._questions else None
         match event:
             case events.PermissionRequested() | events.QuestionAsked() if self._asked:
                 self._questions.append(Question(event))
-                if len(self._questions) == 1:
-                    self._put()
             case events.PermissionSettled():
-                first = self._questions[0] if self._questions else None
                 self._questions = deque(each for each in self._questions if each.request != event.request)
-                if self._questions and self._questions[0] is not first:
-                    self._put()
+            case events.TextDelta():
+                return  # in the middle of a line
+        if self._questions:
+            # Whatever was shown stands between the question and its answer now: it is put again.
+            self._put(again=first is not None)
 
-    def _put(self) -> None:
-        """Put the first open question to the person."""
-        if not self._steers:
+    def _put(self, *, again: bool) -> None:
+        """Put the first open question to the person; `again` repeats what it is about."""
+        if not self._steers and not again:
             self._lines.forget_typed()
-        for line in self._questions[0].lines():
+        for line in self._questions[0].lines(again=again):
             note(line, fg="yellow")
         click.secho(self._questions[0].prompt, err=True, nl=False, fg="yellow")
 
@@ -164,21 +165,20 @@ class Conversing:
             taken = question.take(line, others_pass=self._steers)
             if taken is None:  # it is no answer
                 await self._steered(line)
-                self._put()
             elif taken:
                 self._questions.popleft()
                 await self._quietly(question.answer(self._conversation))
                 if self._questions:
-                    self._put()
+                    self._put(again=True)
             else:  # the next one of several questions
-                self._put()
+                self._put(again=False)
         elif self._steers:
             await self._steered(line)
 
     async def _steered(self, line: str) -> None:
         if line.strip() == QUIT:
             raise Left
-        if line.strip():
+        if line.strip():  # its own turn_started, when that is told, puts an open question again
             await self._quietly(self._conversation.steer(line))
 
     async def _quietly(self, call: Any) -> None:
@@ -214,6 +214,7 @@ class Question:
 
     def __init__(self, event: events.PermissionRequested | events.QuestionAsked) -> None:
         self.request = event.request
+        self._event = event
         self._asked = event.questions if isinstance(event, events.QuestionAsked) else None
         self._replies: list[str] = []
         self._allows = False
@@ -223,8 +224,10 @@ class Question:
         """What stands before the answer."""
         return "allow? [y/N] " if self._asked is None else "answer (empty: none): "
 
-    def lines(self) -> Iterator[str]:
-        """What is shown before the prompt. What a tool is called with was shown with its event."""
+    def lines(self, *, again: bool) -> Iterator[str]:
+        """What is shown before the prompt. What a tool is called with was shown with its event, the first time."""
+        if again and isinstance(self._event, events.PermissionRequested):
+            yield f"asks to use {asked_in_words(self._event)}"
         if self._asked:
             current = self._asked[len(self._replies)]
             yield cut(f"? {current.get('question', '')}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from tests.cli.commands import BUZZ, PARROT_OPTIONS, Buzz
 from tests.cli.hosts import serving
 from tests.cli.terminals import Typing, typing
+from tests.host.services.test_asking import CALL, NOTES
 
 claude = pytest.mark.claude
 SLOW = "rehearse: pace 0.2\\\nrehearse: say I am on it and take my time, word by word by word.\n"
@@ -86,6 +88,53 @@ def test_a_permission_is_asked_inline_and_only_a_yes_allows(
         chat.type("\x04")
         assert chat.end() == 0
     assert made.exists() == done
+
+
+@pytest.mark.req("PRM-01", "TRN-04", "HAR-04")
+def test_a_line_that_is_no_answer_is_steered_and_it_is_asked_again(
+    environment: dict[str, str], home: Path, work: Path
+) -> None:
+    agent_that("ask", home)
+    (home / "plugins").mkdir()
+    (home / "plugins" / "notes.py").write_text(NOTES, encoding="utf-8")
+    with chatting(environment, work, "--rehearse", "--harness", "direct", "--agent", "asker") as chat:
+        chat.type(CALL.replace("\n", "\\\n") + "\n")
+        chat.until('asks to use mcp__notes__remember (plugin notes, may change things): {"fact":"tea"}')
+        chat.until("allow? [y/N] ")
+        chat.type("rehearse: say I was steered.\n")
+        chat.until("steer to asker on direct")
+        chat.until("asks to use mcp__notes__remember")
+        chat.until("allow? [y/N] ")
+        chat.type("yes\n")
+        chat.until("allowed: a person allowed it")
+        chat.until("that was steered: ")
+        chat.until("I was steered.")
+        chat.until("> ")
+        chat.type("\x04")
+        assert chat.end() == 0
+    assert (home / "data" / "notes" / "kept").read_text(encoding="utf-8") == "tea"
+
+
+@claude
+@pytest.mark.req("PRM-01", "SEC-04")
+def test_a_question_of_the_program_is_answered_by_a_line(environment: dict[str, str], home: Path, work: Path) -> None:
+    agent_that("ask", home)
+    question = {
+        "question": "Which colour?\x1b[31m",
+        "header": "Colour",
+        "multiSelect": False,
+        "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+    }
+    message = f"rehearse: call AskUserQuestion {json.dumps({'questions': [question]})}"
+    with typing("run", "--rehearse", "--agent", "asker", message, environment=environment, work=work) as run:
+        run.until("? Which colour?\\x1b[31m")
+        run.until("  - Red")
+        run.until("  - Blue")
+        run.until("answer (empty: none): ")
+        run.type("Blue\n")
+        run.until("allowed: a person allowed it")
+        run.until("Blue")
+        assert run.end() == 0
 
 
 @claude
