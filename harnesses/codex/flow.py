@@ -82,7 +82,6 @@ class Flow:
         """The program has taken the turn, under this id of its own."""
         if self._open is not None and self._open.turn == turn and native not in self._over:
             self._open.native = native
-            self._begin()
 
     def not_taken(self, turn: str) -> bool:
         """Handing it over failed: forget it. False when its end was told already."""
@@ -151,7 +150,7 @@ class Flow:
 
     def _started(self, turn: JsonObject) -> None:
         native = turn.get("id")
-        if self._open is not None and self._open.native is None and isinstance(native, str):
+        if self._open is not None and isinstance(native, str) and self._open.native in (None, native):
             self._open.native = native
             self._begin()
 

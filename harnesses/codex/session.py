@@ -28,6 +28,7 @@ from harnesses.stdio.rpc import RpcChannel
 TITLE: Final = "Codex"
 CONNECT_DEADLINE_S: Final = 60.0
 INTERRUPT_DEADLINE_S: Final = 10.0
+INTERRUPT_PAUSE_S: Final = 0.05
 CLEANUP_DEADLINE_S: Final = 5.0
 _LAST_WAIT_S: Final = 1.0
 CLIENT: Final = {"name": "buzz", "title": "Buzz", "version": "1"}
@@ -163,17 +164,20 @@ class CodexSession:
     async def interrupt(self) -> None:
         """Stop the running turn, which then ends as `interrupted`; without one, nothing happens."""
         running = self._flow.running
-        if self._over or running is None:
-            return
-        try:
-            wanted = {"threadId": self._thread, "turnId": running}
-            await self._rpc.ask("turn/interrupt", wanted, deadline_s=INTERRUPT_DEADLINE_S)
-        except RpcError as error:  # it ended meanwhile
-            self._log.debug("an interrupt met no turn: %s", error)
-        except HarnessError as error:
-            if error.kind == "timeout":
-                raise
-            self._log.debug("an interrupt met a program that is gone: %s", error)
+        wanted = {"threadId": self._thread, "turnId": running}
+        until = time.monotonic() + INTERRUPT_DEADLINE_S
+        while not self._over and running is not None and self._flow.running == running and time.monotonic() < until:
+            try:
+                await self._rpc.ask("turn/interrupt", wanted, deadline_s=INTERRUPT_DEADLINE_S)
+                return
+            except RpcError as error:  # it has ended, or has not quite begun: the program names a turn before it runs
+                self._log.debug("an interrupt met no turn: %s", error)
+                await asyncio.sleep(INTERRUPT_PAUSE_S)
+            except HarnessError as error:
+                if error.kind == "timeout":
+                    raise
+                self._log.debug("an interrupt met a program that is gone: %s", error)
+                return
 
     async def answer(
         self,
