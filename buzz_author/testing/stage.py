@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import attrs
 
-from buzz_author.harness import SessionSpec
+from buzz_author.harness import Harness, SessionSpec
 from buzz_author.testing.talk import Talk
 from buzz_author.testing.under_test import HarnessUnderTest
 from buzz_author.testing.wires import asks_a_model
@@ -43,7 +43,7 @@ def spec_for(under_test: HarnessUnderTest, folder: Path, model_url: str) -> Sess
 
 
 class Stage:
-    """A harness, its children, and the model that records what it is sent. `fixed` goes to each `make`."""
+    """A harness, its children, and the model that records what it is sent."""
 
     def __init__(self, under_test: HarnessUnderTest, rehearsal: Rehearsal, folder: Path) -> None:
         from buzz_host.processes import Children
@@ -51,7 +51,6 @@ class Stage:
         self.kind = under_test
         self.rehearsal = rehearsal
         self.folder = folder
-        self.fixed: dict[str, object] = {}
         self.children = Children(folder / "run")
         self._before = len(rehearsal.requests())
         self._talks: list[Talk] = []
@@ -61,15 +60,23 @@ class Stage:
         self.config_dir = spec_for(under_test, folder, rehearsal.url).config_dir
         (folder / "work").mkdir(exist_ok=True)
 
-    async def open(self, *, fixed: dict[str, object] | None = None, tools: Sequence[Tool] = (), **fields: Any) -> Talk:
+    async def open(
+        self,
+        *,
+        harness: Harness | None = None,
+        fixed: dict[str, object] | None = None,
+        tools: Sequence[Tool] = (),
+        **fields: Any,
+    ) -> Talk:
         """Start a session, with these tools of a plugin; raises `HarnessError` as the harness does.
 
-        `fixed` are arguments for the harness's constructor, `fields` those of the `SessionSpec`.
+        `harness` is one that was made already; else `fixed` are arguments for its constructor. `fields` are those of
+        the `SessionSpec`.
         """
         from buzz_host.processes import ProgramHost
         from buzz_host.sessions.access import SessionAccess
 
-        harness = self.kind.make(**{**self.fixed, **(fixed or {})})
+        harness = harness or self.kind.make(**(fixed or {}))
         spec = attrs.evolve(spec_for(self.kind, self.folder, self.rehearsal.url), **fields)
         offered = self._offered(tools, spec)
         spec = attrs.evolve(spec, tools=offered.tools)

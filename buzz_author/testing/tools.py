@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import pytest
 
-from buzz_author.events import PermissionRequested, ToolCalled, ToolReturned, TurnStarted
+from buzz_author.events import PermissionRequested, TextDelta, ToolCalled, ToolReturned, TurnStarted
 from buzz_author.harness import HarnessError
 from buzz_author.testing.frame import Frame
 from buzz_author.testing.stage import Stage
@@ -72,6 +72,17 @@ class Tools(Frame):
         assert (called.name, dict(called.arguments)) == ("mcp__stage__remember", {"fact": "tea 🐝"})
         assert (returned.call, returned.is_error) == (called.call, False)
         assert "kept tea 🐝 for main" in returned.text
+
+    @pytest.mark.req("HAR-03")
+    async def test_what_is_said_before_and_after_a_call_is_one_reply(self, stage: Stage) -> None:
+        if not self.has_tools:
+            return
+        talk = await stage.open(tools=StageTools().all)
+        asked = calling("say First part.", 'and call mcp__stage__remember {"fact": "tea"}', "say Second part.")
+        ended = await talk.ask(asked)
+        assert ended.reply == f"First part.{self.kind.joint}Second part."
+        told = [type(event) for event in talk.events if not isinstance(event, TextDelta)]
+        assert told == [TurnStarted, ToolCalled, ToolReturned, type(ended)]
 
     @pytest.mark.req("HAR-03", "AGP-02")
     async def test_results_that_are_faults_reach_the_model_as_such(self, stage: Stage) -> None:

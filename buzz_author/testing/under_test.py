@@ -81,5 +81,3 @@ class HarnessUnderTest:
     `make`. None where it reads no lines."""
     leftovers: tuple[str, ...] = ()
     """Patterns below `config_dir` of files that exist while a session runs, and never after it."""
-    environ: Mapping[str, str] = attrs.field(factory=dict)
-    """Variables that the harness needs of its host to start at all."""

@@ -110,7 +110,8 @@ class Transcript:
             self.add(*(Returned(each.call, CUT_OFF) for each in left))
 
     def _write(self, *items: Item | Trimmed) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.path.parent.parent, self.path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # those made on the way get the usual mode
         lines = b"".join(_written(each) for each in items)
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
