@@ -24,8 +24,7 @@ VARYING = re.compile(
 )
 # Commands that ask nothing about the home, or change files of a program of the person's own.
 IN_THEIR_OWN_PROCESS = {
-    "attach claude", "attach status", "demo", "detach", "doctor", "harness doctor", "plugin new", "plugin validate",
-    "serve",
+    "attach claude", "attach status", "demo", "detach", "doctor", "plugin new", "plugin validate", "serve",
 }  # fmt: skip
 
 
@@ -79,6 +78,11 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("plugin", "errors", "--json"),
     ("harness", "list"),
     ("harness", "list", "--json"),
+    ("harness", "doctor", "nobody"),
+    ("harness", "install", "parrot"),
+    ("harness", "install", "claude"),
+    ("harness", "uninstall", "codex"),
+    ("harness", "login", "parrot"),
     ("plugin", "disable", "brief", "--agent", "dev"),
     ("plugin", "info", "brief", "--agent", "dev"),
     ("preview", *ON_PARROT, "--agent", "dev", "Hello"),

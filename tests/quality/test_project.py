@@ -91,6 +91,7 @@ def test_an_installed_wheel_finds_its_examples(wheel: Path) -> None:
     assert list((wheel / "buzz_host" / "example_plugins").glob("*/plugin.toml"))
 
 
-def test_the_console_script_and_the_harness_are_declared() -> None:
+def test_the_console_script_and_the_harnesses_are_declared() -> None:
     assert PROJECT["scripts"] == {"buzz": "buzz_host.cli:main"}
-    assert PROJECT["entry-points"]["buzz.plugins"] == {"claude": "harnesses.claude"}
+    names = ("claude", "codex", "direct", "goose", "pi")
+    assert PROJECT["entry-points"]["buzz.plugins"] == {each: f"harnesses.{each}" for each in names}
