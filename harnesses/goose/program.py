@@ -22,6 +22,11 @@ PROGRAM: Final = NpmProgram(
     version="1.52.0",
     executable="@aaif/goose-binary-linux-x64/bin/goose",
     megabytes=287,
+    integrity={
+        "@aaif/goose-binary-linux-x64": (
+            "sha512-2aPCG0HuLUI1cafcez1s1nLlTsNMx7AHWnmAOS/6S9xqmcvY+oXsQA5SUHin1Sf5uphK6pcOCLmgygJ6YQIDaQ=="
+        )
+    },
 )
 MODEL_KEYS: Final = ("OPENAI_API_KEY",)
 # A model of an endpoint that a person names, where the agent's file names none.
