@@ -67,6 +67,7 @@ class ProgramPlace:
         program = await Program.open(self._harness, attrs.evolve(self._spec, resume=self._native_id), self._access)
         self.program = program
         self._pump = asyncio.get_running_loop().create_task(self._forward(program))
+        self._opening = None  # what failed stays, for `open` to raise
 
     async def _forward(self, program: Program) -> None:
         async for event in program.events():

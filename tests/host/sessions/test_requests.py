@@ -298,6 +298,20 @@ async def test_a_program_can_be_there_before_the_first_turn(home: Path) -> None:
 
 
 @pytest.mark.req("SUP-01", "HAR-03")
+async def test_a_program_that_died_before_the_first_turn_is_started_again(home: Path) -> None:
+    harness = ScriptedHarness()
+    async with staged(home, harness, program=True) as stage:
+        await asyncio.wait_for(harness.opened.wait(), DEADLINE_S)
+        stage.program.say(SessionEnded(HarnessError("process-died", "gone")))
+        async with asyncio.timeout(DEADLINE_S):
+            while stage.actor._place.program is not None:  # noqa: ASYNC110 - nobody is told of it
+                await asyncio.sleep(0)
+        assert kinds(await collected(stage)) == ["turn_started", "turn_completed"]
+        assert stage.statuses() == ["completed"]
+        assert len(harness.sessions) == 2
+
+
+@pytest.mark.req("SUP-01", "HAR-03")
 async def test_a_program_that_could_not_be_started_beforehand_fails_the_first_turn_and_is_tried_again(
     home: Path,
 ) -> None:
