@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import PARROT, Buzz
+from tests.cli.commands import DEADLINE_S, PARROT, Buzz
 from tests.cli.hosts import serving
-from tests.cli.terminals import on_a_terminal
+from tests.cli.mounts import Surrounded
+from tests.cli.terminals import on_a_terminal, typing
 from tests.host.programs.registry import TOY, TOY_FILES, Registry, need_npm, running
 
 # A harness of others, with a program that can be fetched and a login of its own.
@@ -161,6 +163,40 @@ def test_a_folder_that_cannot_be_made_is_one_line(buzz: Buzz, home: Path) -> Non
     done = buzz("harness", "install", "toy", BUZZ_PROGRAMS=str(home / "file" / "programs"))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert done.err.startswith(f"buzz: {home / 'file' / 'programs'}: cannot be used (Not a directory)")
+
+
+@pytest.mark.req("HAR-06", "OPS-01")
+def test_a_disk_that_gets_full_is_one_line_and_leaves_nothing(
+    home: Path, registry: Registry, surrounded: Surrounded, tmp_path: Path
+) -> None:
+    large = base64.b64encode(os.urandom(6_000_000)).decode()
+    with_toys(home, registry.publish(TOY.package, TOY.version, {**TOY_FILES, "large": large}))
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = surrounded(
+        f"mount -t tmpfs -o size=4m buzz-test '{disk}'; \"$@\" || code=$?; ls -A '{disk}' >&2; exit $code",
+        "harness", "install", "toy", BUZZ_PROGRAMS=str(disk), HOME=str(tmp_path), **npm_settings(registry, home),
+    )  # fmt: skip
+    assert (done.code, done.out) == (2, "")
+    said = done.err.split("\n")
+    assert said[0] == "toy: fetching @buzz/toy@1.2.3"
+    assert said[1].startswith("buzz: @buzz/toy@1.2.3: was not installed: the disk is full (")
+    assert said[2:] == [".change.lock", ""]
+
+
+@pytest.mark.req("HAR-06", "OPS-01", "OPS-03")
+def test_an_interrupt_ends_the_fetching_and_leaves_nothing(
+    home: Path, work: Path, environment: dict[str, str], registry: Registry
+) -> None:
+    with_toys(home, registry.publish(TOY.package, TOY.version, TOY_FILES))
+    registry.held.clear()
+    with typing(
+        "harness", "install", "toy", environment={**environment, **npm_settings(registry, home)}, work=work
+    ) as person:
+        assert registry.asked_for_archive.wait(DEADLINE_S)
+        person.type("\x03")
+        assert person.end() == 130
+    assert [each.name for each in (home / "harnesses").iterdir()] == [".change.lock"]
 
 
 @pytest.mark.req("HAR-06", "SEC-02")

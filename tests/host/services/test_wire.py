@@ -13,7 +13,7 @@ import pytest
 from buzz_author.errors import PluginFault
 from buzz_author.events import Usage
 from buzz_author.framing import decode_line, encode_line
-from buzz_author.harness import Capabilities, HarnessError, Probe
+from buzz_author.harness import Capabilities, HarnessError, NpmProgram, Probe
 from buzz_author.turns import LeftOut
 from buzz_host.ledger.verify import Break
 from buzz_host.ledger.views import FaultView, LeftOutView, PluginRow, SectionView, ToolView, TurnRow, TurnView
@@ -21,9 +21,11 @@ from buzz_host.plugins.linking import Linked, Removed
 from buzz_host.plugins.sources import PluginSource, SettingRule
 from buzz_host.services.audit import Verification
 from buzz_host.services.calls import CALLS, Harnesses, LinkPlugin, ListHarnesses
+from buzz_host.services.examination import Arrived, Examination
 from buzz_host.services.harnesses import HarnessView
 from buzz_host.services.plugins import ContributedText, PluginTroubles, PluginView, Switched
 from buzz_host.services.preview_call import PreviewTurn
+from buzz_host.services.program_calls import Login, Programs
 from buzz_host.services.session_calls import SESSION_CALLS, OpenSession
 from buzz_host.services.wire import Mismatch, structured, unstructured
 from buzz_host.sessions import events
@@ -47,6 +49,7 @@ VIEW = PluginView(
     "one", "main", "active", "forced", "", SOURCE, ("dev",), (FAULT,), ("warning",), {"a": [1, "two"]},
     (ContributedText("id", 16, True),), ("claude",),
 )  # fmt: skip
+TOY = NpmProgram("@buzz/toy", "1.2.3", "@buzz/toy/bin/toy", 1, (22, 19), {"@buzz/toy": "sha512-x"})
 VALUES: list[tuple[object, object]] = [
     (VIEW, PluginView),
     (PluginView("x", "main", "failed", None, "why", None), PluginView),
@@ -59,6 +62,17 @@ VALUES: list[tuple[object, object]] = [
         Harnesses((HarnessView("claude", "C", "claude", Capabilities(native_hooks=frozenset({"b", "a"})),
                                Probe("1", Path("/x"), None), None),), (FAULT,)),
         ListHarnesses.answer_type(),
+    ),
+    (
+        Harnesses((HarnessView("toy", "T", "toy", Capabilities(), Probe("1"), False, "logged in", TOY),), ()),
+        ListHarnesses.answer_type(),
+    ),
+    (Programs(Path("/srv/programs"), {"toy": TOY, "claude": None}), Programs),
+    (Login("Toy", ("/bin/toy", "login"), {"HOME": "/srv"}, False), Login),
+    (
+        Examination("toy", "Toy", "fails", "1", Path("/x"), True, True, Arrived("user", 2, 3, True, True, True, "…"),
+                    "answered", ("PATH",), 1.5, "why"),
+        Examination,
     ),
     ((ROW,), tuple[TurnRow, ...]),
     (TURN, TurnView),
