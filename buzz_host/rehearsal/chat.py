@@ -7,6 +7,7 @@ An answer has one text: several texts of a script stand in it with a blank line 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
 
 from buzz_host.rehearsal import openai_parts
 from buzz_host.rehearsal.neutral import (
@@ -20,7 +21,7 @@ from buzz_host.rehearsal.neutral import (
     ToolReturn,
     estimated_tokens,
 )
-from buzz_host.rehearsal.openai_parts import begins_behind, check_content, flat, newest_text, session_of
+from buzz_host.rehearsal.openai_parts import begins_behind, check_content, flat, newest_text, session_of, shown
 from buzz_host.rehearsal.wire import TEXT_SEPARATOR, compact, cuts, opened
 
 ANSWER_PATHS = frozenset({"/v1/chat/completions", "/chat/completions"})
@@ -61,7 +62,7 @@ def other(method: str, path: str, body: object) -> object | None:
         return {"object": "list", "data": [_model(REHEARSAL_MODEL)]}
     for base in MODELS_PATHS:
         if path.startswith(f"{base}/"):
-            return _model(path.removeprefix(f"{base}/"))
+            return _model(unquote(path.removeprefix(f"{base}/")))
     return None
 
 
@@ -131,16 +132,16 @@ def _check_pairs(messages: list[dict[str, object]]) -> None:
         if message["role"] == "tool":
             call_id = str(message["tool_call_id"])
             if call_id not in called:
-                raise NotUnderstood(f"messages.{index}: the message before it has no tool call {call_id}")
+                raise NotUnderstood(f"messages.{index}: the message before it has no tool call {shown(call_id)}")
             left.discard(call_id)
             continue
         if left:
-            raise NotUnderstood(f"messages.{index}: the tool calls before it are not all answered: {min(left)}")
+            raise NotUnderstood(f"messages.{index}: the tool calls before it are not all answered: {shown(min(left))}")
         calls = message.get("tool_calls")
         called = {str(call.get("id")) for call in calls} if isinstance(calls, list) else set()
         left = set(called)
     if left:
-        raise NotUnderstood(f"messages.{len(messages) - 1}: its tool calls are not all answered: {min(left)}")
+        raise NotUnderstood(f"messages.{len(messages) - 1}: its tool calls are not all answered: {shown(min(left))}")
 
 
 def _returns(messages: list[dict[str, object]], place: str) -> tuple[ToolReturn, ...]:

@@ -8,6 +8,7 @@ from buzz_host.rehearsal.neutral import NewestText, NotUnderstood
 from buzz_host.rehearsal.wire import mark_of
 
 TEXT_TYPES = ("input_text", "output_text", "text")
+ID_SHOWN_CHARACTERS = 80
 IMAGES_FOLLOW = "Attached image(s) from tool result:"
 # What Codex writes in the role of a user: an opening line, and how the text then ends.
 CODEX_TEXTS = (
@@ -79,6 +80,11 @@ def flat(output: object) -> str:
         return output
     parts = [part for part in output if isinstance(part, dict)] if isinstance(output, list) else []
     return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type')}]" for part in parts)
+
+
+def shown(call_id: object) -> str:
+    """An id as a line of an error may hold it."""
+    return repr(str(call_id)[:ID_SHOWN_CHARACTERS])
 
 
 def begins_behind(place: str) -> int:

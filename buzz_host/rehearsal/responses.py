@@ -21,7 +21,7 @@ from buzz_host.rehearsal.neutral import (
     ToolReturn,
     estimated_tokens,
 )
-from buzz_host.rehearsal.openai_parts import begins_behind, check_content, flat, newest_text, session_of
+from buzz_host.rehearsal.openai_parts import begins_behind, check_content, flat, newest_text, session_of, shown
 from buzz_host.rehearsal.wire import compact, cuts, opened
 
 ANSWER_PATHS = frozenset({"/v1/responses", "/responses"})
@@ -139,11 +139,11 @@ def _check_pairs(items: list[dict[str, object]]) -> None:
     for index, item in enumerate(items):
         call_id = item.get("call_id")
         if item.get("type") in OUTPUT_TYPES and call_id not in called:
-            raise NotUnderstood(f"input.{index}: no tool call before it has the call_id {call_id}")
+            raise NotUnderstood(f"input.{index}: no tool call before it has the call_id {shown(call_id)}")
         if item.get("type") in CALL_TYPES:
             called.add(call_id)
             if call_id not in answered:
-                raise NotUnderstood(f"input.{index}: the tool call {call_id} has no output")
+                raise NotUnderstood(f"input.{index}: the tool call {shown(call_id)} has no output")
 
 
 def _returns(items: list[dict[str, object]], place: str) -> tuple[ToolReturn, ...]:
