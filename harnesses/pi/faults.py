@@ -12,7 +12,10 @@ from buzz_author.harness import HarnessError
 from harnesses.stdio import faults
 
 _STATUS = re.compile(r"^\s*(?:[A-Za-z ]{0,40}\()?([45]\d\d)\b")
-_NO_KEY = re.compile(r"No API key|API key (?:is )?(?:missing|required)|Authentication failed|/login", re.IGNORECASE)
+_NO_KEY = re.compile(
+    r"No API key|No models? (?:available|selected)|API key (?:is )?(?:missing|required)|Authentication failed|/login",
+    re.IGNORECASE,
+)
 _BROKEN_OFF = re.compile(r"terminated|ended without|premature|stream ended|aborted", re.IGNORECASE)
 
 
@@ -27,3 +30,8 @@ def of_words(native: str) -> HarnessError:
     if fault.kind == "unknown" and _BROKEN_OFF.search(native):
         return HarnessError("connection", native, retryable=True)
     return fault
+
+
+def refusal(native: str) -> HarnessError:
+    """The fault for what the program does not do as it is asked: there is no key, or a command that it refuses."""
+    return HarnessError("authentication" if _NO_KEY.search(native) else "invalid-request", native)

@@ -70,7 +70,7 @@ class PiHarness:
         """The program itself, where `/login` keeps the login in `config_dir`."""
         environment = pi.own_environment(config_dir, self._environ)
         del environment["PI_OFFLINE"]  # a login asks its provider
-        return LoginCommand((*self._found().argv, "--no-extensions"), environment)
+        return LoginCommand(self._found().argv, environment)
 
     def logged_in(self, config_dir: Path) -> bool:
         """Whether somebody has logged in there: the program's file is there, empty, from its first start on."""

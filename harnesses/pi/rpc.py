@@ -12,7 +12,7 @@ from typing import Final
 
 from buzz_author.harness import HarnessError
 from buzz_author.json_values import JsonObject, JsonValue
-from harnesses.pi import faults
+from harnesses.pi.faults import refusal
 from harnesses.stdio.channel import LineChannel
 
 ANSWER_DEADLINE_S: Final = 60.0
@@ -92,9 +92,4 @@ class PiChannel:
         elif said.get("success") is True:
             answer.set_result(said.get("data"))
         else:
-            answer.set_exception(_refusal(str(said.get("error") or f"{said.get('command')} was refused")))
-
-
-def _refusal(words: str) -> HarnessError:
-    fault = faults.of_words(words)
-    return fault if fault.kind == "authentication" else HarnessError("invalid-request", words)
+            answer.set_exception(refusal(str(said.get("error") or f"{said.get('command')} was refused")))

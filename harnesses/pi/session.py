@@ -20,6 +20,7 @@ from buzz_author.json_values import JsonObject
 from buzz_author.turns import Turn
 from harnesses.pi import program
 from harnesses.pi.dialogs import Dialogs
+from harnesses.pi.faults import refusal
 from harnesses.pi.flow import Flow
 from harnesses.pi.rpc import PiChannel
 from harnesses.pi.settling import Settling
@@ -120,6 +121,8 @@ class PiSession:
             await session._clean_up(CLEANUP_DEADLINE_S)
             if isinstance(error, TimeoutError):
                 raise HarnessError("timeout", f"{TITLE} did not start in time", retryable=True) from error
+            if isinstance(error, HarnessError) and error.kind == "process-died" and channel.last_words:
+                raise refusal(channel.last_words) from error  # it said why it does not start
             raise
         return session
 
