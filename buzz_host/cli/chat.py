@@ -81,10 +81,15 @@ def chat(
     )
 
     async def talk(opener: Opener) -> str:
-        from buzz_host.cli.conversing import Conversing
+        from buzz_host.cli.conversing import QUIT, Conversing
         from buzz_host.cli.input_lines import InputLines
+        from buzz_host.cli.output import note
+        from buzz_host.terminal import printable_line
 
         async with opener.open(opening) as conversation:
+            if asked:
+                whom = printable_line(f"{conversation.agent} on {conversation.harness}")
+                note(f"{whom}; Ctrl-C interrupts a turn, Ctrl-D or {QUIT} leaves", dim=True)
             conversing = Conversing(conversation, replies, InputLines(), steers=typed, asked=asked)
             with conversing.signals():
                 await _talked(conversing, prompts=asked)

@@ -23,6 +23,7 @@ from buzz_host.rehearsal import RehearsalError, read_record
 from buzz_host.services.connect import HostGone
 from buzz_host.services.conversation import Opener
 from buzz_host.services.session_calls import OpenSession
+from buzz_host.sessions import events
 from buzz_host.sessions.turn_text import Event, SectionRow
 
 # A program takes a core while it starts.
@@ -109,15 +110,12 @@ async def _side(opener: Opener, opening: OpenSession, message: str, tell: Callab
             async with conversation.turn(message) as stream:
                 async for event in stream:
                     tell(event)
-                    told = event.as_json()
-                    if event.event == "turn_started" and side.turn is None:
-                        text = told["text"]
-                        rows = getattr(event, "sections", ())
-                        side = attrs.evolve(side, turn=event.turn, plugin_part=_plugin_part(rows))
-                    elif event.event == "turn_completed":
-                        side = attrs.evolve(
-                            side, status=told["status"], reply=side.reply + told["reply"], fault=_fault(told)
-                        )
+                    match event:
+                        case events.TurnStarted():
+                            text = event.text
+                            side = attrs.evolve(side, turn=event.turn, plugin_part=_plugin_part(event.sections))
+                        case events.TurnCompleted():
+                            side = attrs.evolve(side, status=event.status, reply=event.reply, fault=_fault(event))
     except HostGone:
         raise
     except BuzzError as error:
@@ -132,11 +130,10 @@ def _plugin_part(rows: Sequence[SectionRow]) -> str:
     )
 
 
-def _fault(told: dict[str, object]) -> str | None:
-    if told["status"] == "completed":
+def _fault(ended: events.TurnCompleted) -> str | None:
+    if ended.status == "completed":
         return None
-    error = told["error"]
-    return str(error["native"]) if isinstance(error, dict) else f"the turn is {told['status']}"
+    return str(ended.error) if ended.error is not None else f"the turn is {ended.status}"
 
 
 def _held_against(side: Side, text: str, record: Path) -> Side:
