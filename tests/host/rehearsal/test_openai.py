@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from buzz_host.rehearsal import Rehearsal
+from tests.host.rehearsal.asking import post
 from tests.host.rehearsal.conversing import Asking, ask_chat, ask_responses, client, played, returned
 from tests.host.rehearsal.test_docs import EXAMPLES
 from tests.host.rehearsal.test_server import event_of
@@ -226,3 +227,43 @@ def test_an_error_is_in_the_form_of_the_protocol_that_was_asked(running: Rehears
                     call()
                 assert set(json.loads(caught.value.response.text)) == {"error"}
                 assert caught.value.body["message"].startswith("rehearsal: ")  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    ("octets", "told"),
+    [
+        (b"", "the body must be a JSON object"),
+        (b"\xff\xfe", "the body is not valid JSON: "),
+        (b'{"model": NaN}', "the body is not valid JSON: NaN is not a JSON number"),
+        (b'{"model": "m", "input": [], "messages": []}', ": expected a "),
+        (b"[" * 100_000, "the body is not valid JSON: "),
+    ],
+)
+def test_a_bad_body_is_recorded_and_refused_in_one_line(
+    running: Rehearsal, path: str, octets: bytes, told: str
+) -> None:
+    before = len(running.requests())
+    reply = post(running.url, path, octets)
+    assert reply.message is not None
+    assert (reply.status, list(reply.message), reply.error["type"]) == (400, ["error"], "invalid_request_error")
+    assert told in reply.error["message"]
+    assert "\n" not in reply.error["message"]
+    assert running.requests()[before].raw == octets
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+def test_a_lone_surrogate_comes_back_as_it_was_sent(running: Rehearsal, path: str) -> None:
+    items = b'[{"role": "user", "content": "rehearse: echo\\n\\ud800"}]'
+    reply = post(running.url, path, b'{"model": "m", "input": %b, "messages": %b}' % (items, items))
+    assert "rehearse: echo\\n\\ud800" in json.dumps(reply.message)
+    assert running.requests()[-1].newest_user_text == "rehearse: echo\n\ud800"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+def test_a_deeply_nested_body_is_answered_or_refused(running: Rehearsal, path: str) -> None:
+    item = b'{"role": "user", "content": "x"}'
+    for depth in (500, 900, 990, 5_000):
+        tools = b"[" * depth + b"]" * depth
+        reply = post(running.url, path, b'{"model": "m", "tools": %b, "input": "x", "messages": [%b]}' % (tools, item))
+        assert reply.status in (200, 400)
