@@ -64,7 +64,7 @@ class Endings(Frame):
         before = descriptors()
         for deadline_s in (0.0, 3.0):
             talk = await stage.open()
-            await talk.send(talk.raw("rehearse: echo\n" + "x" * (2 * 1024 * 1024)))
+            await talk.send(talk.raw("rehearse: echo\n" + "x" * self.kind.fitting(2 * 1024 * 1024)))
             await talk.until(TextDelta)
             await talk.close(deadline_s=deadline_s)
             assert descriptors() <= before

@@ -18,7 +18,7 @@ from buzz_author.testing.wires import contains_text
 
 CLOSED_PORT_URL: Final = "http://127.0.0.1:9"
 IDLE_S: Final = 1.0
-LINE_BOUND_BYTES: Final = 1024 * 1024
+LINE_BOUND_BYTES: Final = 256 * 1024
 RETRIES_MAX: Final = 2
 
 
@@ -33,8 +33,7 @@ class Faults(Frame):
             ended = await talk.ask(f"rehearse: fail {status}")
             assert ended.status == "failed", (status, ended)
             assert ended.error is not None
-            told = ended.error.status if self.kind.tells_status else None
-            assert (ended.error.kind, ended.error.status) == (kind, told if told is None else status), status
+            assert (ended.error.kind, ended.error.status) == (kind, self.kind.told_status(status)), status
             assert ended.error.retryable == (kind in RETRYABLE)
             assert ended.error.native
             assert ended.reply == ""

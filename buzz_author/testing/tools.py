@@ -66,7 +66,7 @@ class Tools(Frame):
         assert (ended.status, ended.reply) == ("completed", "Kept.")
         assert tools.calls == [("remember", {"fact": "tea 🐝"})]
         (result,) = tool_results(stage.requests()[-1])
-        assert "kept tea 🐝 for main" in result_text(result)
+        assert "kept tea 🐝 for main" in result_text(result, self.kind)
         (called,) = talk.of(ToolCalled)
         (returned,) = talk.of(ToolReturned)
         assert (called.name, dict(called.arguments)) == ("mcp__stage__remember", {"fact": "tea 🐝"})
@@ -96,7 +96,7 @@ class Tools(Frame):
         ):
             ended = await talk.ask(calling(f"call {call}", "say Seen."))
             assert (ended.status, ended.reply) == ("completed", "Seen.")
-            said = result_text(tool_results(stage.requests()[-1])[-1])
+            said = result_text(tool_results(stage.requests()[-1])[-1], self.kind)
             assert all(word in said for word in words), said
             assert talk.of(ToolReturned)[-1].is_error
 
@@ -130,9 +130,9 @@ class Tools(Frame):
         talk = await stage.open(tools=StageTools().all)
         meeting = calling("call mcp__stage__meet", "and call mcp__stage__meet", "say Met.")
         assert (await talk.ask(meeting)).reply == "Met."
-        assert [result_text(each) for each in tool_results(stage.requests()[-1])[-2:]] == ["met", "met"]
+        assert [result_text(each, self.kind) for each in tool_results(stage.requests()[-1])[-2:]] == ["met", "met"]
         assert (await talk.ask(calling("call mcp__stage__slow", "say Done."))).reply == "Done."
-        assert result_text(tool_results(stage.requests()[-1])[-1]) == "at last"
+        assert result_text(tool_results(stage.requests()[-1])[-1], self.kind) == "at last"
 
     @pytest.mark.req("HAR-03", "TRN-07")
     async def test_in_a_loop_of_tools_the_sections_come_once_a_turn(self, stage: Stage) -> None:
@@ -175,9 +175,9 @@ class Tools(Frame):
         ended = await talk.ask(calling('call mcp__stage__remember {"fact": "tea"}', "say Seen."))
         assert (ended.status, ended.reply) == ("completed", "Seen.")
         assert tools.calls == []
-        assert "read-only" in result_text(tool_results(stage.requests()[-1])[-1])
+        assert "read-only" in result_text(tool_results(stage.requests()[-1])[-1], self.kind)
         assert (await talk.ask(calling("call mcp__stage__picture", "say Seen."))).reply == "Seen."
-        assert "drawn" in result_text(tool_results(stage.requests()[-1])[-1])
+        assert "drawn" in result_text(tool_results(stage.requests()[-1])[-1], self.kind)
 
     @pytest.mark.req("HAR-03", "PRM-01")
     async def test_what_the_program_asks_is_one_event_and_waits_for_its_answer(self, stage: Stage) -> None:

@@ -55,6 +55,13 @@ class HarnessUnderTest:
     """Whether a turn's end tells its tokens."""
     tells_status: bool = True
     """Whether an error carries the HTTP status that the model answered."""
+    hidden_statuses: frozenset[int] = frozenset()
+    """Statuses that the program keeps to itself although it tells others."""
+    before_results: str = ""
+    """What the program itself puts before the text of a tool's result: a regular expression, mostly empty."""
+    message_max_characters: int | None = None
+    """How long a message may be; a longer one is refused before a turn begins. None where nothing but the model
+    bounds it."""
     tells_native_calls: bool = True
     """Whether a call of a tool that nobody offers is told as `ToolCalled` and `ToolReturned`."""
     error_kinds: Mapping[int, ErrorKind] = ERROR_KINDS
@@ -81,3 +88,11 @@ class HarnessUnderTest:
     `make`. None where it reads no lines."""
     leftovers: tuple[str, ...] = ()
     """Patterns below `config_dir` of files that exist while a session runs, and never after it."""
+
+    def told_status(self, status: int) -> int | None:
+        """The status that an error carries when the model answers with `status`."""
+        return status if self.tells_status and status not in self.hidden_statuses else None
+
+    def fitting(self, characters: int) -> int:
+        """So many characters, or as many as a message may have beside a few more."""
+        return min(characters, (self.message_max_characters or characters + 1000) - 1000)

@@ -130,10 +130,12 @@ def tool_results(request: RecordedRequest) -> list[dict[str, Any]]:
     return found
 
 
-def result_text(result: dict[str, Any]) -> str:
-    """The text of one result, whatever shape it has."""
-    content = result.get("content", result.get("output"))
-    return "\n".join(_texts(content))
+def result_text(result: dict[str, Any], under_test: HarnessUnderTest | None = None) -> str:
+    """The text of one result, whatever shape it has, without what the program itself puts before it."""
+    text = "\n".join(_texts(result.get("content", result.get("output"))))
+    if under_test is not None and under_test.before_results:
+        return re.sub(rf"\A(?:{under_test.before_results})", "", text)
+    return text
 
 
 def contains_text(request: RecordedRequest, text: str) -> bool:

@@ -22,6 +22,9 @@ _NAMED: Final[Mapping[str, ErrorKind]] = {
     "usageLimitExceeded": "rate-limit",
 }
 
+# What it says in place of an answer of 500 and more, whose status it keeps to itself.
+_BUSY: Final = "currently experiencing high demand"
+
 
 def of_turn(error: JsonObject) -> HarnessError:
     """The fault for an error that the program tells: its words, what it says of it, and its name for it."""
@@ -34,6 +37,8 @@ def of_turn(error: JsonObject) -> HarnessError:
     if isinstance(info, str) and info in _NAMED:
         kind = _NAMED[info]
         return HarnessError(kind, native, retryable=kind in faults.RETRYABLE)
+    if _BUSY in native:
+        return HarnessError("overloaded", native, retryable=True)
     if _refused(str(error.get("message", ""))):
         return faults.refused(native)
     return faults.of_words(native)

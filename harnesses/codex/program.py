@@ -41,7 +41,7 @@ KEY_VARIABLE: Final = "BUZZ_MODEL_KEY"
 PROVIDER: Final = "buzz"
 # A model of an endpoint that a person names, where the agent's file names none.
 ENDPOINT_MODEL: Final = "default"
-MAX_RETRIES: Final = 1
+MAX_RETRIES: Final = 2
 TOOL_DEADLINE_S: Final = 3600
 SERVER_START_S: Final = 10
 
@@ -79,6 +79,7 @@ _OFF: Final = (
     "skill_search",
     "sleep_tool",
     "tool_suggest",
+    "unbounded_connection_retries",
 )
 # The program's own tools.
 _OWN_TOOLS: Final = ("shell_tool", "unified_exec", "view_image")
@@ -143,7 +144,7 @@ def thread_settings(
                 "env_key": KEY_VARIABLE,
                 "wire_api": "responses",
                 "requires_openai_auth": False,
-                "request_max_retries": MAX_RETRIES,
+                "request_max_retries": 0,  # those are not told
                 "stream_max_retries": MAX_RETRIES,
                 "stream_idle_timeout_ms": int(idle_s * 1000),
             }
