@@ -164,23 +164,49 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=5),
     max_leaves=12,
 )
-_bodies = st.fixed_dictionaries(
-    {"model": st.just("m") | _json},
-    optional={
-        "messages": st.lists(_json, max_size=4) | _json,
-        "input": st.lists(_json, max_size=4) | _json,
-        "tools": _json,
-        "stream": st.booleans() | _json,
-        "stream_options": _json,
-        "prompt_cache_key": _json,
-        "user": _json,
-        "instructions": _json,
-    },
+_right_ids = st.sampled_from(["call_1", "call_2"])
+_right_content = _words | st.lists(
+    st.fixed_dictionaries({"type": st.sampled_from(["text", "input_text", "image_url"]), "text": _words}), max_size=2
+)
+_right_calls = st.lists(
+    st.fixed_dictionaries({"id": _right_ids, "function": st.fixed_dictionaries({"name": _words})}), max_size=2
+)
+_right_said = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "developer"]), "content": _right_content}
+)
+_right_messages = st.one_of(
+    _right_said,
+    st.fixed_dictionaries({"role": st.just("assistant"), "content": st.none(), "tool_calls": _right_calls}),
+    st.fixed_dictionaries({"role": st.just("tool"), "tool_call_id": _right_ids, "content": _right_content}),
+)
+_right_items = st.one_of(
+    _right_said,
+    st.fixed_dictionaries({"type": st.sampled_from(responses.CALL_TYPES), "call_id": _right_ids, "name": _words}),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(responses.OUTPUT_TYPES), "call_id": _right_ids, "output": _right_content}
+    ),
+    st.fixed_dictionaries({"type": st.just("reasoning")}),
 )
 
 
+@st.composite
+def _bodies(draw: st.DrawFn) -> object:
+    """A request that is nearly right: at most two of its values are replaced by others."""
+    messages = draw(st.lists(_right_messages, min_size=1, max_size=5))
+    items = draw(st.lists(_right_items, min_size=1, max_size=5))
+    stream = draw(st.booleans())
+    body: dict[str, Any] = {"model": "m", "stream": stream, "messages": messages, "input": items}
+    if stream:
+        body["stream_options"] = {"include_usage": draw(st.booleans())}
+    for _ in range(draw(st.integers(0, 2))):
+        target = draw(st.sampled_from([body, *messages, *items]))
+        more = ["tools", "prompt_cache_key", "user", "instructions"] if target is body else []
+        target[draw(st.sampled_from([*target, *more]))] = draw(_json)
+    return body
+
+
 @pytest.mark.parametrize("path", PATHS)
-@given(_bodies | _json)
+@given(_bodies() | _json)
 def test_no_body_is_a_fault_of_the_server(path: str, body: Any) -> None:
     """Whatever is sent is answered, or refused in one line; and its newest text can be read either way."""
     dialect = PATHS[path]
