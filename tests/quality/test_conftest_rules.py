@@ -12,6 +12,7 @@ from tests.quality.tree import ROOT
 
 PATIENT, IMPATIENT = "CHILD_EXIT_DEADLINE_S = 10.0", "CHILD_EXIT_DEADLINE_S = 0.2"
 NEEDS_CLAUDE = "import pytest\n\n@pytest.mark.claude\ndef test_it():\n    pass\n"
+NEEDS_A_PROGRAM = "import pytest\n\n@pytest.mark.program('no-such-harness')\ndef test_it():\n    pass\n"
 LEAVES_A_CHILD = "import subprocess\n\ndef test_it():\n    subprocess.Popen(['sleep', '3'])\n"
 LEAVES_A_ZOMBIE = "import os\n\ndef test_it():\n    if os.fork() == 0:\n        os._exit(0)\n"
 LOOKS_AROUND = """
@@ -40,15 +41,30 @@ def _run(folder: Path, test: str, **environment: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
-def test_a_missing_program_is_a_skip_on_a_laptop(tmp_path: Path) -> None:
-    done = _run(tmp_path, NEEDS_CLAUDE)
+@pytest.mark.parametrize("test", [NEEDS_CLAUDE, NEEDS_A_PROGRAM], ids=["claude", "another"])
+def test_a_missing_program_is_a_skip_on_a_laptop(tmp_path: Path, test: str) -> None:
+    done = _run(tmp_path, test)
     assert (done.returncode, "1 skipped" in done.stdout) == (0, True), done.stdout
 
 
-def test_a_missing_program_is_a_failure_in_ci(tmp_path: Path) -> None:
-    done = _run(tmp_path, NEEDS_CLAUDE, CI="true")
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        (NEEDS_CLAUDE, "the Claude Code program is not here"),
+        (NEEDS_A_PROGRAM, "the program of no-such-harness is not here: buzz harness install no-such-harness"),
+    ],
+    ids=["claude", "another"],
+)
+def test_a_missing_program_is_a_failure_in_ci(tmp_path: Path, test: str, words: str) -> None:
+    done = _run(tmp_path, test, CI="true")
     assert done.returncode == 1
-    assert "the Claude Code program is not here" in done.stdout
+    assert words in done.stdout
+
+
+def test_a_program_below_the_folder_of_programs_is_found(tmp_path: Path) -> None:
+    (tmp_path / "programs" / "no-such-harness" / "1.0" / "node_modules").mkdir(parents=True)
+    done = _run(tmp_path, NEEDS_A_PROGRAM, CI="true", BUZZ_PROGRAMS=str(tmp_path / "programs"))
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
 
 
 def test_a_program_that_the_sdk_brings_is_found(tmp_path: Path) -> None:
