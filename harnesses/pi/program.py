@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -56,6 +57,9 @@ ANSWER_TOKENS: Final = 8_192
 MAX_RETRIES: Final = 2
 # Longer than a session waits: the harness tells the fault of a model that says nothing, not the program.
 HTTP_IDLE_MS: Final = 3_600_000
+
+# A session that starts has its file read within this time, or has failed.
+LEFT_BEHIND_S: Final = 300.0
 
 READING: Final = ("find", "grep", "ls", "read")
 _ALL: Final = ("bash", "edit", "find", "grep", "ls", "read", "write")
@@ -245,7 +249,11 @@ def write_settings(config_dir: Path) -> None:
 
 
 def write_setup(path: Path, said: Mapping[str, Any]) -> None:
-    """The private file for our extension. Raises `OSError`."""
+    """The private file for our extension; those that hosts left which were killed meanwhile go. Raises `OSError`."""
+    for left in path.parent.glob("*.json"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFT_BEHIND_S:
+                left.unlink()
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -193,6 +193,10 @@ class TestOnlyPi(Frame):
             written.append((stat.S_IMODE(path.stat().st_mode), said["gateway"]["token"].encode()))
 
         monkeypatch.setattr(program, "write_setup", watched)
+        left = stage.config_dir / "buzz" / "of-a-host-that-was-killed.json"
+        left.parent.mkdir(parents=True)
+        left.write_text("{}", encoding="utf-8")
+        os.utime(left, (1, 1))
         talk = await stage.open(tools=StageTools().all)
         ((mode, token),) = written
         assert mode == 0o600
@@ -202,6 +206,7 @@ class TestOnlyPi(Frame):
         for pid in running:
             for part in ("environ", "cmdline"):
                 assert token not in Path(f"/proc/{pid}/{part}").read_bytes()
+        assert not left.exists()
         # Our extension has read its file, and removed it.
         assert not [path for path in stage.config_dir.rglob("*") if path.is_file() and token in path.read_bytes()]
 
