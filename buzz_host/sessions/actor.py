@@ -42,9 +42,9 @@ from buzz_host.sessions.commands import (
 )
 from buzz_host.sessions.events import Decision
 from buzz_host.sessions.inbox import Inbox, Running
-from buzz_host.sessions.place import FORCE_DEADLINE_S, ProgramPlace
 from buzz_host.sessions.program import Program
 from buzz_host.sessions.requests import Requests
+from buzz_host.sessions.slot import FORCE_DEADLINE_S, ProgramSlot
 from buzz_host.sessions.streams import EventStream
 from buzz_host.sessions.telling import started
 
@@ -83,7 +83,7 @@ class SessionActor:
         self._carries_sections = harness.capabilities.carries_sections
         self._inbox = Inbox(self._shown_at_once)
         self._waiting: deque[Job] = deque()
-        self._place = ProgramPlace(spec, harness, access, self._said, record.native_id)
+        self._slot = ProgramSlot(spec, harness, access, self._said, record.native_id)
         self._requests = Requests(spec.session, answers=answers, deadline_s=permission_deadline_s, now=now)
         self._running: Running | None = None
         self._task: asyncio.Task[None] | None = None
@@ -96,7 +96,7 @@ class SessionActor:
         """Start the actor's task; the program itself starts with the first turn, or now, beside everything else."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"session {self._spec.session}")
         if program:
-            self._place.begin()
+            self._slot.begin()
 
     def submit(self, message: str) -> Job:
         """Queue a person's message as a turn of its own."""
@@ -233,7 +233,7 @@ class SessionActor:
         running.open_turns.add(turn_id)
         # Before it is told: whoever is told may look at the program at once.
         sending = (
-            asyncio.ensure_future(self._place.program.send(composed.turn)) if self._place.program is not None else None
+            asyncio.ensure_future(self._slot.program.send(composed.turn)) if self._slot.program is not None else None
         )
         running.job.stream.put(started(composed, self._spec.session, carries_sections=self._carries_sections))
         if sending is not None:
@@ -247,7 +247,7 @@ class SessionActor:
                     await self._end_by_force(running)
         if failure is not None:
             await self._happened(running, native.TurnEnded(turn_id, "failed", error=failure))
-        elif self._place.program is None and turn_id in running.open_turns:
+        elif self._slot.program is None and turn_id in running.open_turns:
             await self._happened(running, native.TurnEnded(turn_id, "interrupted"))
 
     async def _during(self, running: Running, command: Command) -> None:
@@ -282,7 +282,7 @@ class SessionActor:
             case Ask():
                 self._requests.tell(command.asked, running.job.stream, running.turn)
             case FromProgram():
-                if command.program is self._place.program:
+                if command.program is self._slot.program:
                     await self._happened(running, command.event)
 
     async def _steer_now(self, running: Running, command: Steer) -> None:
@@ -301,7 +301,7 @@ class SessionActor:
             return
         running.unsettled[turn_id] = command.message
         steering = (
-            asyncio.ensure_future(self._place.program.steer(composed.turn)) if self._place.program is not None else None
+            asyncio.ensure_future(self._slot.program.steer(composed.turn)) if self._slot.program is not None else None
         )
         resolve(command.accepted, turn_id)
         running.job.stream.put(started(composed, self._spec.session, carries_sections=self._carries_sections))
@@ -321,15 +321,15 @@ class SessionActor:
         if asked := frozenset(running.open_turns - running.stopping):
             running.stopping |= asked
             loop.call_later(INTERRUPT_DEADLINE_S, self._inbox.post, Overdue(asked))
-        if self._place.program is not None and (running.asking is None or running.asking.done()):
-            running.asking = loop.create_task(self._place.program.ask_to_stop())
+        if self._slot.program is not None and (running.asking is None or running.asking.done()):
+            running.asking = loop.create_task(self._slot.program.ask_to_stop())
         # Behind that: the program is to learn of the interrupt before it is refused what it asked for.
         self._requests.interrupt()
 
     async def _stop_asking(self, running: Running) -> None:
         """The turn is at rest: nothing of its interrupt may reach the next one."""
         if running.asking is not None:
-            await asyncio.wait({running.asking}, timeout=INTERRUPT_DEADLINE_S if self._place.program is not None else 0)
+            await asyncio.wait({running.asking}, timeout=INTERRUPT_DEADLINE_S if self._slot.program is not None else 0)
             running.asking.cancel()
 
     async def _end_by_force(self, running: Running) -> None:
@@ -344,7 +344,7 @@ class SessionActor:
         match event:
             case native.TurnStarted():
                 running.open_turns.add(event.turn)
-                await self._place.keep_native_id()
+                await self._slot.keep_native_id()
                 return
             case native.ToolCalled():
                 event = called_tool = attrs.evolve(event, plugin=self._access.plugin_of(event.name) or event.plugin)
@@ -360,7 +360,7 @@ class SessionActor:
                 if event.turn not in running.open_turns:
                     log.warning("session %s: a turn ended twice: %s", self._spec.session, event.turn)
                     return
-                await self._place.keep_native_id()
+                await self._slot.keep_native_id()
                 await self._record.turn_ended(event)
                 running.open_turns.discard(event.turn)
                 self._requests.withdraw(event.turn, "the turn has ended")
@@ -395,11 +395,11 @@ class SessionActor:
             judged = self._access.judged(
                 ToolRequest(event.request, event.tool, event.arguments, read_only=event.read_only)
             )
-        self._requests.of_program(event, self._place.program, running.job.stream, judged, plugin)
+        self._requests.of_program(event, self._slot.program, running.job.stream, judged, plugin)
 
     async def _after_the_end(self, running: Running, error: HarnessError | None) -> None:
         """The program is gone. Whatever it left open is closed here, even if the harness broke its word."""
-        self._place.program = None
+        self._slot.program = None
         self._requests.withdraw(None, "the program has ended")
         if running.cut_off == "interrupted":
             error = None
@@ -411,11 +411,11 @@ class SessionActor:
             await self._happened(running, native.TurnEnded(turn, running.cut_off, error=error))
 
     async def _between_turns(self, command: FromProgram) -> None:
-        if command.program is not self._place.program:
+        if command.program is not self._slot.program:
             return
         match command.event:
             case native.SessionEnded():
-                self._place.program = None
+                self._slot.program = None
             case native.PermissionRequested() | native.QuestionAsked():
                 await self._refuse(command.program, command.event.request)
             case native.Compacted() if self._last_turn is not None:
@@ -434,10 +434,10 @@ class SessionActor:
 
         None without a program: somebody stopped the turn before there was one.
         """
-        if self._place.program is not None:
+        if self._slot.program is not None:
             return None
         try:
-            self._stopped(running, await self._inbox.unless_stopped(running.job, self._place.open(), 0.0))
+            self._stopped(running, await self._inbox.unless_stopped(running.job, self._slot.open(), 0.0))
         except HarnessError as error:
             return error
         return None
@@ -465,10 +465,10 @@ class SessionActor:
 
     async def _end_program(self, deadline_s: float, running: Running | None = None) -> None:
         self._requests.withdraw(None, "the program is being ended")  # it might wait for them before it ends
-        program = await self._place.end(deadline_s)
+        program = await self._slot.end(deadline_s)
         if program is not None and running is not None and not running.at_rest:
             for event in self._inbox.take_events(program):
                 await self._happened(running, event)
             if not running.at_rest:
                 await self._after_the_end(running, HarnessError("process-died", "the session was closed"))
-        self._place.program = None
+        self._slot.program = None

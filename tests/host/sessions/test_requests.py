@@ -304,7 +304,7 @@ async def test_a_program_that_died_before_the_first_turn_is_started_again(home: 
         await asyncio.wait_for(harness.opened.wait(), DEADLINE_S)
         stage.program.say(SessionEnded(HarnessError("process-died", "gone")))
         async with asyncio.timeout(DEADLINE_S):
-            while stage.actor._place.program is not None:  # noqa: ASYNC110 - nobody is told of it
+            while stage.actor._slot.program is not None:  # noqa: ASYNC110 - nobody is told of it
                 await asyncio.sleep(0)
         assert kinds(await collected(stage)) == ["turn_started", "turn_completed"]
         assert stage.statuses() == ["completed"]

@@ -1,4 +1,4 @@
-"""The place where a session's program lives: opened when it is first needed or beforehand, ended in order, resumed.
+"""Where a session has its program: opened when it is first needed or beforehand, ended in order, resumed.
 
 Apart from the actor, whose matter are turns: here is no turn, only a program that is there or not.
 """
@@ -25,7 +25,7 @@ CLOSE_GRACE_S: Final = 3.0
 log = logging.getLogger(__name__)
 
 
-class ProgramPlace:
+class ProgramSlot:
     """Room for one program of `harness`; `say` gets whatever it says, with the program that says it."""
 
     def __init__(
@@ -74,7 +74,7 @@ class ProgramPlace:
             self._say(program, event)
 
     async def end(self, deadline_s: float) -> Program | None:
-        """End the program; which one it was, for its last words. It is out of its place, whatever it does."""
+        """End the program; which one it was. Whoever asks takes its last words, and then empties the slot."""
         await self._stop_opening()
         program, pump = self.program, self._pump
         if program is None:
