@@ -62,7 +62,7 @@ class Endings(Frame):
     async def test_closing_in_the_middle_of_a_flood_leaves_nothing_open(self, stage: Stage) -> None:
         await (await stage.open()).close()
         before = descriptors()
-        for deadline_s in (0.0, 3.0):
+        for deadline_s in (0.0, 3.0) if SOAK else (0.0,):
             talk = await stage.open()
             await talk.send(talk.raw("rehearse: echo\n" + "x" * self.kind.fitting(2 * 1024 * 1024)))
             await talk.until(TextDelta)

@@ -11,7 +11,7 @@ import pytest
 
 from buzz_author.events import Retrying, SessionEnded, SteerSettled, TurnStarted
 from buzz_author.harness import HarnessError
-from buzz_author.testing.frame import Frame
+from buzz_author.testing.frame import SOAK, Frame, Shared
 from buzz_author.testing.stage import Stage, descriptors
 from buzz_author.testing.under_test import RETRYABLE
 from buzz_author.testing.wires import contains_text
@@ -19,7 +19,9 @@ from buzz_author.testing.wires import contains_text
 CLOSED_PORT_URL: Final = "http://127.0.0.1:9"
 IDLE_S: Final = 1.0
 LINE_BOUND_BYTES: Final = 256 * 1024
-RETRIES_MAX: Final = 2
+
+RARE: Final = (403, 529)
+"""Statuses whose like is asked anyway; asked under full counts only."""
 
 
 class Faults(Frame):
@@ -29,6 +31,8 @@ class Faults(Frame):
     async def test_errors_of_the_model_are_one_typed_error(self, stage: Stage) -> None:
         talk = await stage.open()
         for status, kind in self.kind.error_kinds.items():
+            if status in RARE and not SOAK:
+                continue
             asked = len(stage.requests())
             ended = await talk.ask(f"rehearse: fail {status}")
             assert ended.status == "failed", (status, ended)
@@ -38,15 +42,15 @@ class Faults(Frame):
             assert ended.error.native
             assert ended.reply == ""
             again = len(stage.requests()) - asked - 1
-            assert again <= RETRIES_MAX, status
+            assert again <= self.kind.retries_max, status
             retries = [event for event in talk.of(Retrying) if event.turn == ended.turn]
             assert len(retries) <= again
             assert {event.error.kind for event in retries} <= {kind}
         assert (await talk.ask("rehearse: say Alive.")).reply == "Alive."
 
     @pytest.mark.req("HAR-03")
-    async def test_a_stream_that_breaks_off(self, stage: Stage) -> None:
-        talk = await stage.open()
+    async def test_a_stream_that_breaks_off(self, shared: Shared) -> None:
+        talk = shared.talk
         ended = await talk.ask("rehearse: drop")
         assert ended.error is not None
         assert (ended.status, ended.error.kind, ended.error.status) == ("failed", "connection", None)

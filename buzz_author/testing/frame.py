@@ -7,10 +7,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import attrs
 import pytest
 
 from buzz_author.testing.programs import missing
 from buzz_author.testing.stage import Stage, staged
+from buzz_author.testing.stage_tools import StageTools
+from buzz_author.testing.talk import Talk
 from buzz_author.testing.under_test import HarnessUnderTest
 
 if TYPE_CHECKING:
@@ -18,6 +21,15 @@ if TYPE_CHECKING:
 
 SOAK: Final = os.environ.get("BUZZ_SOAK") == "1"
 """Whether full counts are asked for."""
+
+
+@attrs.frozen
+class Shared:
+    """A session that several tests share, in which plugins offer the suite's tools."""
+
+    stage: Stage
+    talk: Talk
+    tools: StageTools
 
 
 class Frame:
@@ -43,6 +55,14 @@ class Frame:
             missing(f"{cls.kind.id} cannot run here: {probe.fault}")
         async with Rehearsal.start() as running:
             yield running
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    async def shared(cls, rehearsal: Rehearsal, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shared]:
+        """One session for all tests of a class that leave it as they found it: starting a program takes its time."""
+        tools = StageTools()
+        async with staged(cls.kind, rehearsal, tmp_path_factory.mktemp("shared")) as stage:
+            yield Shared(stage, await stage.open(tools=tools.all), tools)
 
     @pytest.fixture
     async def stage(self, rehearsal: Rehearsal, tmp_path: Path) -> AsyncIterator[Stage]:

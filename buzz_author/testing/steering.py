@@ -16,8 +16,8 @@ from buzz_author.testing.talk import Talk
 from buzz_author.testing.wires import contains_text, end_of_newest_user_message
 from buzz_author.turns import Turn
 
-MANY: Final = 150 if SOAK else 40
-AROUND_MAX: Final = 40
+MANY: Final = 150 if SOAK else 20
+AROUND_MAX: Final = 100 if SOAK else 20
 
 
 class Steering(Frame):
@@ -149,7 +149,7 @@ class Steering(Frame):
         talk = await stage.open()
         if not self.steers:
             return
-        turn = await talk.send("rehearse: wait 1\nrehearse: call nothing {}\nrehearse: wait 0.5\nrehearse: say Done.")
+        turn = await talk.send("rehearse: wait 0.7\nrehearse: call nothing {}\nrehearse: wait 0.3\nrehearse: say Done.")
         await talk.until(TurnStarted, turn=turn)
         steers = [talk.composed(f"[{number}]", steers=turn) for number in range(MANY)]
         for steer in steers:

@@ -17,6 +17,7 @@ from buzz_author.turns import Snapshot, Turn
 
 DEADLINE_S: Final = 30.0
 E = TypeVar("E", bound=HarnessEvent)
+T = TypeVar("T")
 
 
 def instruction(plugin: str = "style", text: str = "Be brief.") -> Section:
@@ -110,9 +111,10 @@ class Talk:
         """How this turn ended, once it has."""
         return await self.until(TurnEnded, turn=turn)
 
-    def of(self, kind: type[E]) -> list[E]:
-        """The events of this kind so far."""
-        return [event for event in self.events if isinstance(event, kind)]
+    def of(self, kind: type[T], turn: str | None = None) -> list[T]:
+        """The events of this kind so far; those of one turn, if it is named."""
+        found: list[T] = [event for event in self.events if isinstance(event, kind)]
+        return found if turn is None else [event for event in found if getattr(event, "turn", None) == turn]
 
     async def close(self, deadline_s: float = 10.0) -> None:
         """End the session, and judge its stream."""

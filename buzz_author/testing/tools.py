@@ -10,7 +10,7 @@ import pytest
 
 from buzz_author.events import PermissionRequested, TextDelta, ToolCalled, ToolReturned, TurnStarted
 from buzz_author.harness import HarnessError
-from buzz_author.testing.frame import Frame
+from buzz_author.testing.frame import Frame, Shared
 from buzz_author.testing.stage import Stage
 from buzz_author.testing.stage_tools import DESCRIPTION, PNG, StageTools
 from buzz_author.testing.wires import (
@@ -57,38 +57,37 @@ class Tools(Frame):
         assert all(each == listed[0] for each in listed), "the same list in each session, to the byte"
 
     @pytest.mark.req("HAR-03", "AGP-02")
-    async def test_a_call_and_its_result_go_round(self, stage: Stage) -> None:
+    async def test_a_call_and_its_result_go_round(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        tools = StageTools()
-        talk = await stage.open(tools=tools.all)
+        stage, talk = shared.stage, shared.talk
         ended = await talk.ask(calling('call mcp__stage__remember {"fact": "tea 🐝"}', "say Kept."))
         assert (ended.status, ended.reply) == ("completed", "Kept.")
-        assert tools.calls == [("remember", {"fact": "tea 🐝"})]
-        (result,) = tool_results(stage.requests()[-1])
+        assert shared.tools.calls[-1] == ("remember", {"fact": "tea 🐝"})
+        result = tool_results(stage.requests()[-1])[-1]
         assert "kept tea 🐝 for main" in result_text(result, self.kind)
-        (called,) = talk.of(ToolCalled)
-        (returned,) = talk.of(ToolReturned)
+        (called,) = talk.of(ToolCalled, ended.turn)
+        (returned,) = talk.of(ToolReturned, ended.turn)
         assert (called.name, dict(called.arguments)) == ("mcp__stage__remember", {"fact": "tea 🐝"})
         assert (returned.call, returned.is_error) == (called.call, False)
         assert "kept tea 🐝 for main" in returned.text
 
     @pytest.mark.req("HAR-03")
-    async def test_what_is_said_before_and_after_a_call_is_one_reply(self, stage: Stage) -> None:
+    async def test_what_is_said_before_and_after_a_call_is_one_reply(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        talk = await stage.open(tools=StageTools().all)
+        talk = shared.talk
         asked = calling("say First part.", 'and call mcp__stage__remember {"fact": "tea"}', "say Second part.")
         ended = await talk.ask(asked)
         assert ended.reply == f"First part.{self.kind.joint}Second part."
-        told = [type(event) for event in talk.events if not isinstance(event, TextDelta)]
+        told = [type(event) for event in talk.of(object, ended.turn) if not isinstance(event, TextDelta)]
         assert told == [TurnStarted, ToolCalled, ToolReturned, type(ended)]
 
     @pytest.mark.req("HAR-03", "AGP-02")
-    async def test_results_that_are_faults_reach_the_model_as_such(self, stage: Stage) -> None:
+    async def test_results_that_are_faults_reach_the_model_as_such(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        talk = await stage.open(tools=StageTools().all)
+        stage, talk = shared.stage, shared.talk
         for call, words in (
             ("mcp__stage__refuse", ["not today"]),
             ("mcp__stage__broken", ["'stage'", "tea"]),
@@ -101,22 +100,22 @@ class Tools(Frame):
             assert talk.of(ToolReturned)[-1].is_error
 
     @pytest.mark.req("HAR-03")
-    async def test_a_tool_that_nobody_offers_is_an_error_for_the_model(self, stage: Stage) -> None:
+    async def test_a_tool_that_nobody_offers_is_an_error_for_the_model(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        talk = await stage.open(tools=StageTools().all)
+        stage, talk = shared.stage, shared.talk
         for name in ("mcp__stage__forget", "nothing"):
             ended = await talk.ask(calling(f'call {name} {{"a": 1}}', "say Seen."))
             assert (ended.status, ended.reply) == ("completed", "Seen.")
             assert name.rpartition("__")[2] in json.dumps(conversation(stage.requests()[-1])[-1])
-        if self.kind.tells_native_calls:
-            assert [event.is_error for event in talk.of(ToolReturned)] == [True, True]
+            if self.kind.tells_native_calls:
+                assert [event.is_error for event in talk.of(ToolReturned, ended.turn)] == [True]
 
     @pytest.mark.req("HAR-03", "AGP-02")
-    async def test_an_image_in_a_result_reaches_the_model(self, stage: Stage) -> None:
+    async def test_an_image_in_a_result_reaches_the_model(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        talk = await stage.open(tools=StageTools().all)
+        stage, talk = shared.stage, shared.talk
         ended = await talk.ask(calling("call mcp__stage__picture", "say Seen."))
         assert (ended.status, ended.reply) == ("completed", "Seen.")
         raw = stage.requests()[-1].raw.decode()
@@ -124,10 +123,10 @@ class Tools(Frame):
         assert (base64.b64encode(PNG).decode() in raw) == self.kind.images
 
     @pytest.mark.req("HAR-03")
-    async def test_several_calls_of_one_answer_run_together_and_a_slow_one_is_waited_for(self, stage: Stage) -> None:
+    async def test_several_calls_of_one_answer_run_together_and_a_slow_one_is_waited_for(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        talk = await stage.open(tools=StageTools().all)
+        stage, talk = shared.stage, shared.talk
         meeting = calling("call mcp__stage__meet", "and call mcp__stage__meet", "say Met.")
         assert (await talk.ask(meeting)).reply == "Met."
         assert [result_text(each, self.kind) for each in tool_results(stage.requests()[-1])[-2:]] == ["met", "met"]
@@ -135,20 +134,22 @@ class Tools(Frame):
         assert result_text(tool_results(stage.requests()[-1])[-1], self.kind) == "at last"
 
     @pytest.mark.req("HAR-03", "TRN-07")
-    async def test_in_a_loop_of_tools_the_sections_come_once_a_turn(self, stage: Stage) -> None:
+    async def test_in_a_loop_of_tools_the_sections_come_once_a_turn(self, shared: Shared) -> None:
         if not self.has_tools:
             return
-        talk = await stage.open(tools=StageTools().all)
+        stage, talk = shared.stage, shared.talk
+        await talk.ask("Before the loop.")
+        asked, returned = len(stage.requests()), len(tool_results(stage.requests()[-1]))
         calls = [f'call mcp__stage__remember {{"fact": "{number}"}}' for number in range(LOOP_CALLS)]
         turn = talk.composed(calling(*calls, "say End."))
         assert (await talk.ask(turn)).reply == "End."
-        requests = stage.requests()
+        requests = stage.requests()[asked:]
         assert len(requests) == LOOP_CALLS + 1
         for request in requests:
             parts = [text for role, text in conversation(request) if turn.text in text]
             assert len(parts) == 1
             assert turn.text in "".join(newest_user_texts(request))
-        assert len(tool_results(requests[-1])) == LOOP_CALLS
+        assert len(tool_results(requests[-1])) - returned == LOOP_CALLS
         again = talk.composed("After the loop.")
         await talk.ask(again)
         assert end_of_newest_user_message(stage.requests()[-1], self.kind) == again.text

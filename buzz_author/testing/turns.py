@@ -10,7 +10,7 @@ import pytest
 
 from buzz_author.events import Compacted, Retrying, SessionEnded, TextDelta, TurnStarted
 from buzz_author.harness import HarnessError
-from buzz_author.testing.frame import Frame
+from buzz_author.testing.frame import SOAK, Frame, Shared
 from buzz_author.testing.stage import SYSTEM_PROMPT, Stage
 from buzz_author.testing.talk import instruction
 from buzz_author.testing.wires import (
@@ -19,6 +19,7 @@ from buzz_author.testing.wires import (
     newest_user_texts,
     offered_tools,
     system_texts,
+    without_behind,
 )
 
 HUNDRED_KB: Final = "All work and no play makes a dull agent. \N{GREEK SMALL LETTER PI}\n" * 2440
@@ -58,22 +59,26 @@ class Turns(Frame):
     """Starting, several turns, their texts, the system prompt, replies, usage, and what a program may know."""
 
     @pytest.mark.req("HAR-01", "HAR-03", "TRN-01")
-    async def test_each_turns_text_is_the_end_of_the_newest_user_message(self, stage: Stage) -> None:
-        talk = await stage.open()
+    async def test_each_turns_text_is_the_end_of_the_newest_user_message(self, shared: Shared) -> None:
+        stage, talk = shared.stage, shared.talk
+        asked = len(stage.requests())
         for text in ODD:
+            # A sign counts where it stands first, so these go without a section around them as well.
             raw = talk.raw(text)
             ended = await talk.ask(raw)
             assert (ended.status, ended.error) == ("completed", None)
             assert end_of_newest_user_message(stage.requests()[-1], self.kind) == raw.text
-            composed = talk.composed(text)
-            await talk.ask(composed)
-            assert composed.text.endswith("</plugin-instructions>")
-            assert end_of_newest_user_message(stage.requests()[-1], self.kind) == composed.text
-        assert len(stage.requests()) == 2 * len(ODD)
+            if not SOAK and not text[0].isalnum():
+                continue
+            framed = talk.composed(text)
+            await talk.ask(framed)
+            assert framed.text.endswith("</plugin-instructions>")
+            assert end_of_newest_user_message(stage.requests()[-1], self.kind) == framed.text
+        assert len(stage.requests()) - asked == sum(2 if SOAK or text[0].isalnum() else 1 for text in ODD)
 
     @pytest.mark.req("HAR-01", "HAR-03", "TRN-01")
-    async def test_what_twenty_plugins_say_arrives_whole(self, stage: Stage) -> None:
-        talk = await stage.open()
+    async def test_what_twenty_plugins_say_arrives_whole(self, shared: Shared) -> None:
+        stage, talk = shared.stage, shared.talk
         piece = "🐝 Grüße 日本語\N{LINE SEPARATOR}$skill /skill @file !ls # "
         text = (piece * (PLUGIN_CHARACTERS // len(piece) + 1))[:PLUGIN_CHARACTERS]
         turn = talk.composed("Hello.", said=[instruction(f"p{number}", text) for number in range(PLUGINS)])
@@ -83,8 +88,8 @@ class Turns(Frame):
         assert turn.text.count("</plugin-instructions>") == PLUGINS
 
     @pytest.mark.req("HAR-03")
-    async def test_a_turn_without_any_users_text_carries_its_sections(self, stage: Stage) -> None:
-        talk = await stage.open()
+    async def test_a_turn_without_any_users_text_carries_its_sections(self, shared: Shared) -> None:
+        stage, talk = shared.stage, shared.talk
         woken = talk.composed("Hello.")
         only = attrs.evolve(talk.raw(instruction().rendered), message="", sections=(instruction(),))
         for turn in (only, woken):
@@ -129,10 +134,10 @@ class Turns(Frame):
     async def test_a_reply_of_megabytes_comes_back_to_the_byte(self, stage: Stage) -> None:
         talk = await stage.open()
         line = 'line\N{LINE SEPARATOR}two, \N{HONEYBEE} and \\ and "quotes" \t\n'
-        turn = talk.raw("rehearse: echo\n" + line * (self.kind.fitting(3_000_000) // len(line)))
+        turn = talk.raw("rehearse: echo\n" + line * (self.kind.fitting(2_100_000) // len(line)))
         ended = await talk.ask(turn)
         assert ended.error is None
-        assert ended.reply == turn.text
+        assert without_behind(ended.reply, self.kind) == turn.text
         bound = self.kind.message_max_characters
         assert len(turn.text) > 2_000_000 or bound is not None
         if bound is not None:  # what is longer is refused in plain words, and costs nothing else
@@ -158,8 +163,8 @@ class Turns(Frame):
         assert end_of_newest_user_message(stage.requests()[-1], self.kind) == again.text
 
     @pytest.mark.req("HAR-03")
-    async def test_the_leftover_of_a_failed_turn_stands_before_ours(self, stage: Stage) -> None:
-        talk = await stage.open()
+    async def test_the_leftover_of_a_failed_turn_stands_before_ours(self, shared: Shared) -> None:
+        stage, talk = shared.stage, shared.talk
         assert (await talk.ask("rehearse: fail 400\nThis one fails.")).status == "failed"
         again = talk.composed("This one works.")
         assert (await talk.ask(again)).status == "completed"
@@ -171,16 +176,18 @@ class Turns(Frame):
         assert "This one works." not in left
 
     @pytest.mark.req("HAR-03")
-    async def test_a_model_that_answers_at_the_second_asking_is_a_retry(self, stage: Stage) -> None:
-        talk = await stage.open()
+    async def test_a_model_that_answers_at_the_second_asking_is_a_retry(self, shared: Shared) -> None:
+        talk = shared.talk
         status = self.kind.recovers_from
         if status is None:
-            assert (await talk.ask("rehearse: fail 529 1 time\nrehearse: say There.")).status == "failed"
-            assert talk.of(Retrying) == []
+            failed = await talk.ask("rehearse: fail 529 1 time\nrehearse: say There.")
+            assert failed.status == "failed"
+            assert talk.of(Retrying, failed.turn) == []
+            assert (await talk.ask("rehearse: say Alive.")).reply == "Alive."
             return
         ended = await talk.ask(f"rehearse: fail {status} 1 time\nrehearse: say There.")
         assert (ended.status, ended.reply) == ("completed", "There.")
-        told = talk.of(Retrying)
+        told = talk.of(Retrying, ended.turn)
         assert len(told) == (1 if self.kind.tells_retries else 0)
         for retrying in told:
             assert (retrying.attempt, retrying.error.kind) == (1, self.kind.error_kinds[status])

@@ -70,6 +70,8 @@ class HarnessUnderTest:
     """A status after which the program asks the model again by itself; None where it never does."""
     recovers_from_drop: bool = True
     """Whether the program asks again by itself when a stream breaks off."""
+    retries_max: int = 2
+    """How often at most a program asks again by itself; more than two only where it cannot be told so."""
     tells_retries: bool = True
     """Whether asking again is told as `Retrying`."""
     images: bool = True

@@ -83,13 +83,16 @@ def end_of_newest_user_message(request: RecordedRequest, under_test: HarnessUnde
     texts = newest_user_texts(request)
     assert texts, "no user's text in the request"
     newest = texts[-1]
-    if under_test is not None and under_test.behind:
-        behind = re.compile(rf"(?:{under_test.behind})\Z", re.DOTALL)
-        assert behind.search(newest), (
-            f"the program was said to add {under_test.behind!r}, and did not: {newest[-300:]!r}"
-        )
-        newest = behind.sub("", newest)
-    return newest
+    return newest if under_test is None else without_behind(newest, under_test)
+
+
+def without_behind(text: str, under_test: HarnessUnderTest) -> str:
+    """`text` without what the program was said to put behind ours; that it did is checked."""
+    if not under_test.behind:
+        return text
+    behind = re.compile(rf"(?:{under_test.behind})\Z", re.DOTALL)
+    assert behind.search(text), f"the program was said to add {under_test.behind!r}, and did not: {text[-300:]!r}"
+    return behind.sub("", text)
 
 
 def system_texts(request: RecordedRequest) -> list[str]:
