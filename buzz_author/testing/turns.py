@@ -160,7 +160,8 @@ class Turns(Frame):
         await talk.until_ended(turn)
         again = talk.composed("After it.")
         assert (await talk.ask(again)).status == "completed"
-        assert end_of_newest_user_message(stage.requests()[-1], self.kind) == again.text
+        # Where the turn that made it compact has failed, its leftover may stand in front.
+        assert end_of_newest_user_message(stage.requests()[-1], self.kind).endswith(again.text)
 
     @pytest.mark.req("HAR-03")
     async def test_the_leftover_of_a_failed_turn_stands_before_ours(self, shared: Shared) -> None:

@@ -8,7 +8,7 @@ No input or output here: messages in, events out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import attrs
@@ -30,7 +30,7 @@ from buzz_author.json_values import JsonObject, JsonValue
 from harnesses.goose import faults
 
 TEXT_SEPARATOR: Final = "\n\n"
-COMPACTED: Final = ("Compaction complete", "Conversation compacted")
+COMPACTING: Final = "goose is compacting"
 
 
 @attrs.define
@@ -43,8 +43,17 @@ class _Open:
     texts: dict[str, str] = attrs.field(factory=dict)
     """What was said, by message, in its order."""
     calls: set[str] = attrs.field(factory=set)
-    counted: bool = False
-    error: HarnessError | None = None
+    over: bool = False
+    """Whether goose has said that the run is over; its last count comes behind that."""
+    answered: bool = False
+    """Whether the model has said or called anything."""
+    held: tuple[str, str] | None = None
+    """A message, with its id, that tells a fault unless something follows it."""
+    notice: str | None = None
+    """The last thing that goose told a person, unless the model has answered since."""
+    compacting: bool = False
+    counts: dict[str, int] = attrs.field(factory=dict)
+    """Tokens by kind, over all answers of the model."""
 
 
 class Flow:
@@ -103,7 +112,7 @@ class Flow:
         if (into := self._steers.pop(steer, None)) is not None:
             self._emit(SteerSettled(into, steer, "returned"))
 
-    def answered(self, status: TurnStatus, usage: JsonValue = None, error: HarnessError | None = None) -> None:
+    def answered(self, status: TurnStatus, error: HarnessError | None = None) -> None:
         """The run is over: its turn ends, what it has not read is given back."""
         turn = self._open
         for steer in list(self._steers):
@@ -115,12 +124,19 @@ class Flow:
         self._begin()
         for call in sorted(turn.calls):
             self._emit(ToolReturned(turn.turn, call, is_error=True, text="the turn ended before it returned"))
-        error = error or turn.error
+        if status == "interrupted":
+            self._release()
+        elif error is None:
+            error = _fault(turn)
         if error is not None:
             status = "failed"
         self._open = None
         reply = "" if status == "failed" else TEXT_SEPARATOR.join(text for text in turn.texts.values() if text)
-        self._emit(TurnEnded(turn.turn, status, reply, _usage(usage) if turn.counted else None, error))
+        self._emit(TurnEnded(turn.turn, status, reply, _usage(turn.counts), error))
+
+    def is_calling(self, names: Collection[str]) -> bool:
+        """Whether a call of one of these tools has not returned."""
+        return self._open is not None and any(self.tools[call] in names for call in self._open.calls)
 
     # What the program says.
 
@@ -138,13 +154,36 @@ class Flow:
                 self._called(update, str(_object(goose.get("toolCall")).get("toolName") or update.get("title")))
             case "tool_call_update":
                 self._returned(update)
-            case "usage_update" if self._open is not None:
-                self._open.counted = True
+            case "usage_update" if self._open is not None and not self._open.over:
+                self._release()
+
+    def told(self, update: JsonObject) -> None:
+        """One update that goose has added to the protocol, which only those get who ask for it."""
+        turn = self._open
+        if turn is None:
+            return
+        match update.get("sessionUpdate"):
+            case "status_message":
+                status = _object(update.get("status"))
+                said = str(status.get("message", ""))
+                if said.startswith(COMPACTING):
+                    turn.compacting = True
+                elif status.get("type") == "notice":
+                    turn.notice = said
+                    self._compacted(turn)
+            case "message_usage":
+                for kind, count in _object(update.get("usage")).items():
+                    if kind in _COUNTS and isinstance(count, int):
+                        turn.counts[kind] = turn.counts.get(kind, 0) + count
 
     def _runs(self, run: JsonValue) -> None:
-        if self._open is not None and isinstance(run, str):
+        if self._open is None:
+            return
+        if isinstance(run, str):
             self._open.run = run
             self._begin()
+        else:
+            self._open.over = True
 
     def _begin(self) -> None:
         if self._open is not None and not self._open.started:
@@ -155,20 +194,38 @@ class Flow:
         turn = self._open
         if turn is None or not text:
             return
-        if faults.OWN_ID.fullmatch(message) and text.startswith(COMPACTED):
-            self._emit(Compacted(turn.turn))
+        self._release()
+        if message not in turn.texts and faults.may_be_told(message, text):
+            turn.held = (message, text)
             return
-        fault = faults.told(message, text) if message not in turn.texts else None
-        if fault is not None:
-            turn.error = fault
-            return
-        self._begin()
+        self._speaks(turn, message, text)
+
+    def _speaks(self, turn: _Open, message: str, text: str) -> None:
+        self._answers(turn)
         if message not in turn.texts:
             if any(turn.texts.values()):
                 self._emit(TextDelta(turn.turn, TEXT_SEPARATOR))
             turn.texts[message] = ""
         turn.texts[message] += text
         self._emit(TextDelta(turn.turn, text))
+
+    def _release(self) -> None:
+        """Something follows what was held: the model has said it."""
+        turn = self._open
+        if turn is not None and turn.held is not None:
+            held, turn.held = turn.held, None
+            self._speaks(turn, *held)
+
+    def _answers(self, turn: _Open) -> None:
+        """The model is heard: what goose told before it went well."""
+        self._begin()
+        turn.answered, turn.notice = True, None
+        self._compacted(turn)
+
+    def _compacted(self, turn: _Open) -> None:
+        if turn.compacting:
+            turn.compacting = False
+            self._emit(Compacted(turn.turn))
 
     def _taken_in(self, message: str) -> None:
         if self._open is None:
@@ -187,6 +244,8 @@ class Flow:
         turn = self._open
         if turn is None:
             return
+        self._release()
+        self._answers(turn)
         call = str(update.get("toolCallId"))
         turn.calls.add(call)
         self.tools[call] = name
@@ -212,8 +271,23 @@ def _text(content: JsonValue) -> str:
     return str(block["text"]) if isinstance(block.get("text"), str) else f"[{block.get('type')}]" if block else ""
 
 
-def _usage(value: JsonValue) -> Usage | None:
-    told = _object(value)
-    counts = [told.get(name) for name in ("inputTokens", "outputTokens")]
-    known = [count if isinstance(count, int) else None for count in counts]
-    return Usage(known[0], known[1]) if any(count is not None for count in known) else None
+def _fault(turn: _Open) -> HarnessError | None:
+    """The fault of a run that goose has ended as if all was well."""
+    if turn.held is not None:
+        return faults.told(turn.held[1])
+    if turn.notice is not None:
+        return faults.told(turn.notice)
+    return None if turn.answered else HarnessError("unknown", faults.NO_ANSWER)
+
+
+# What goose counts in an answer, by our names.
+_COUNTS: Final = {
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "cacheReadTokens": "cache_read_tokens",
+    "cacheWriteTokens": "cache_write_tokens",
+}
+
+
+def _usage(counts: Mapping[str, int]) -> Usage | None:
+    return Usage(**{_COUNTS[kind]: count for kind, count in counts.items()}) if counts else None

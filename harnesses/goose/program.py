@@ -38,6 +38,7 @@ QUIET: Final = {
     "GOOSE_DISABLE_SESSION_NAMING": "true",
     "GOOSE_PROVIDER_SKIP_BACKOFF": "true",
     "GOOSE_TELEMETRY_OFF": "1",
+    "GOOSE_TOOL_PAIR_SUMMARIZATION": "false",
     "RUST_LOG": "off",
 }
 # The program's own tools that a policy may leave in a session; of these, the named ones only read.

@@ -1,8 +1,8 @@
 """One conversation with the program: turns and steers go out as requests, what it says comes in as events.
 
-goose does not stop a request whose answer has not begun. A turn that does not end when it is told to is therefore cut
-off here: the program is ended, and the next turn starts it again with the same conversation. The stream keeps its laws
-whatever happens: each turn ends once, each steer is settled once, `SessionEnded` comes last.
+goose does not stop a request whose answer has not begun, and tells no tool that its call was cancelled. Such a turn is
+therefore cut off here: the program is ended, and the next turn starts it again with the same conversation. The stream
+keeps its laws whatever happens: each turn ends once, each steer is settled once, `SessionEnded` comes last.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ RUN_DEADLINE_S: Final = 10.0
 _LAST_WAIT_S: Final = 1.0
 _CLIENT: Final = {
     "protocolVersion": 1,
-    "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+    "clientCapabilities": {
+        "fs": {"readTextFile": False, "writeTextFile": False},
+        "terminal": False,
+        "_meta": {"goose": {"customNotifications": True}},  # what it tells of compactions, and counts for each answer
+    },
 }
 _EXTENSIONS: Final = "_goose/unstable/session/extensions"
+_OWN_UPDATE: Final = "_goose/unstable/session/update"
 _CANCELLED: Final = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -148,8 +153,8 @@ class GooseSession:
             raise HarnessError("connection", f"{TITLE} could not reach the tools of {', '.join(missing)}")
         prompt = {"key": "buzz", "text": self._spec.system_prompt, "mode": "set"}
         await rpc.ask("_goose/unstable/session/system-prompt/set", {**session, **prompt})
-        if (mode := program.mode(self._spec.policy)) != "auto":
-            await rpc.ask("session/set_mode", {**session, "modeId": mode})
+        # Said always: a conversation that is loaded keeps the mode that it had.
+        await rpc.ask("session/set_mode", {**session, "modeId": program.mode(self._spec.policy)})
 
     async def _extensions(self, rpc: RpcChannel) -> set[str]:
         listed = await rpc.ask(f"{_EXTENSIONS}/list", {"sessionId": self._session})
@@ -192,7 +197,11 @@ class GooseSession:
             return  # the program is gone: `_gone` tells
         else:
             cancelled = _member(result, "stopReason") == "cancelled"
-            self._flow.answered("interrupted" if cancelled else "completed", _member(result, "usage"))
+            if cancelled and self._flow.is_calling({tool.name for tool in self._spec.tools}):
+                # It has let go of the call, and does not say so to the tool; at its end the connection closes.
+                self._rpc = None
+                await _ended(rpc, 0.0)
+            self._flow.answered("interrupted" if cancelled else "completed")
         finally:
             asking.cancel()
             self._asked.clear()
@@ -292,8 +301,11 @@ class GooseSession:
         self._heard = time.monotonic()
         if isinstance(said, Notification):
             update = said.params.get("update")
-            ours = said.params.get("sessionId") == self._session
-            if said.method == "session/update" and ours and isinstance(update, Mapping) and not self._loading:
+            if said.params.get("sessionId") != self._session or not isinstance(update, Mapping) or self._loading:
+                return
+            if said.method == _OWN_UPDATE:
+                self._flow.told(update)
+            elif said.method == "session/update":
                 self._flow.updated(update)
                 if self._flow.run is not None:
                     self._known_run.set()
