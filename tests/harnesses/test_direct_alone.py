@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from buzz_author.errors import BuzzError
@@ -17,9 +18,12 @@ from buzz_author.testing.stage_tools import StageTools
 from buzz_author.testing.wires import contains_text, end_of_newest_user_message
 from buzz_host.rehearsal import Rehearsal
 from harnesses.direct import DirectHarness
-from harnesses.direct.session import CALLS_MAX
+from harnesses.direct.session import CALLS_MAX, RETRY_PAUSES_S
+from harnesses.direct.settings import DirectSettings
+from tests.docs.pages import code, tables
 from tests.harnesses.chat_only import ChatOnly
 from tests.harnesses.test_direct import DIRECT
+from tests.quality.tree import ROOT
 
 pytestmark = pytest.mark.anyio
 PERSONS = {"OPENAI_API_KEY": "sk-person", "OPENAI_ORG_ID": "org-person", "OPENAI_PROJECT_ID": "proj-person"}
@@ -177,3 +181,17 @@ async def test_the_probe_tells_the_package_and_imports_nothing() -> None:
 def test_a_setting_that_is_wrong_is_refused_by_its_key(settings: dict[str, object], words: str) -> None:
     with pytest.raises(BuzzError, match=words):
         DirectHarness(settings=settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("HAR-04", "HAR-06")
+def test_the_page_of_harnesses_tells_its_settings_and_limits() -> None:
+    page = ROOT / "docs" / "harnesses.md"
+    rows = tables(page)["key of `[plugins.direct]` | default | meaning"]
+    fields = {each.name: each.default for each in attrs.fields(DirectSettings)}
+    assert {code(row[0])[0]: row[1] for row in rows} == {
+        name: "none" if default is None else f"{default:.0f}" for name, default in fields.items()
+    }
+    said = " ".join(page.read_text(encoding="utf-8").partition("## direct")[2].split())
+    assert f"After {CALLS_MAX} calls in one turn" in said
+    assert f"twice at most, after {RETRY_PAUSES_S[0]:g} s and {RETRY_PAUSES_S[1]:g} s" in said
+    assert len(RETRY_PAUSES_S) == 2
