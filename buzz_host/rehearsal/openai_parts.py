@@ -10,12 +10,13 @@ from buzz_host.rehearsal.wire import mark_of
 TEXT_TYPES = ("input_text", "output_text", "text")
 ID_SHOWN_CHARACTERS = 80
 IMAGES_FOLLOW = "Attached image(s) from tool result:"
-# What Codex writes in the role of a user: an opening line, and how the text then ends.
-CODEX_TEXTS = (
+# What Codex, and goose over Responses, write in the role of a user: an opening line, and how the text then ends.
+PROGRAM_TEXTS = (
     ("<skill>", "</skill>"),
     ("<environment_context>", "</environment_context>"),
     ("<turn_aborted>", "</turn_aborted>"),
     ("# AGENTS.md instructions", "</INSTRUCTIONS>"),
+    ("<turn-context>", "</turn-context>"),
 )
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -37,8 +38,8 @@ def failure(status: int, message: str) -> object:
 def newest_text(messages: object) -> NewestText | None:
     """The last text of the newest message with the role `user` that a person or the host wrote.
 
-    Programs write in that role too, behind the person's text: Codex the body of a skill that a text names, goose and Pi
-    the images of a tool's result.
+    Programs write in that role too, behind the person's text: Codex the body of a skill that a text names, goose its
+    turn-context, goose and Pi the images of a tool's result.
     """
     for index, message in reversed(list(enumerate(messages if isinstance(messages, list) else []))):
         if not isinstance(message, dict) or message.get("role") != "user":
@@ -58,7 +59,7 @@ def newest_text(messages: object) -> NewestText | None:
 def _programs_own(text: str, *, images: bool) -> bool:
     if images and text == IMAGES_FOLLOW:
         return True
-    return any(text.startswith(opening) and text.rstrip().endswith(ending) for opening, ending in CODEX_TEXTS)
+    return any(text.startswith(opening) and text.rstrip().endswith(ending) for opening, ending in PROGRAM_TEXTS)
 
 
 def check_content(where: str, content: object) -> None:

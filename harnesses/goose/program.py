@@ -66,6 +66,8 @@ def environment(spec: SessionSpec, inherited: Mapping[str, str], idle_s: float) 
     model = spec.model or (ENDPOINT_MODEL if spec.model_url is not None else None)
     if model is not None:
         own["GOOSE_MODEL"] = model
+    if spec.effort is not None:
+        own["GOOSE_THINKING_EFFORT"] = spec.effort
     return own
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -16,14 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buzz_author.events import Compacted, PermissionRequested, SessionEnded, TextDelta, TurnEnded, TurnStarted
+from buzz_author.events import (
+    Compacted,
+    PermissionRequested,
+    SessionEnded,
+    TextDelta,
+    ToolReturned,
+    TurnEnded,
+    TurnStarted,
+)
 from buzz_author.harness import Gateway, Harness, HarnessError, Policy
 from buzz_author.json_values import JsonObject
 from buzz_author.testing import HarnessConformance, HarnessUnderTest, Stage, Talk, spec_for
 from buzz_author.testing.frame import Frame
 from buzz_author.testing.programs import programs
 from buzz_author.testing.stage_tools import PNG, StageTools
-from buzz_author.testing.wires import contains_text, end_of_newest_user_message, offered_tools
+from buzz_author.testing.wires import contains_text, end_of_newest_user_message, newest_user_texts, offered_tools
 from buzz_author.tools import Text, Tool, ToolCall, ToolResult, wire_name
 from buzz_host.processes import ProgramHost
 from buzz_host.sessions.access import SessionAccess
@@ -33,6 +42,13 @@ from harnesses.goose.program import environment
 from harnesses.stdio.environment import LOOPBACK_KEY
 
 PLACES = (("notes", "remember"), ("style-guide", "Keep-it"), ("two__parts", "Do_all"), ("p" * 60, "t" * 60))
+
+RESPONSES_FAULTS = (
+    ("fail 401", "authentication", None),
+    ("fail 429", "rate-limit", 429),
+    ("fail 500", "overloaded", 500),
+    ("drop", "connection", None),
+)
 
 
 def own_call(path: Path) -> str:
@@ -270,6 +286,25 @@ class TestGooseAlone(Frame):
         assert (ended.status, ended.error.kind) == ("failed", "unknown")
         assert (await talk.until(SessionEnded)).error == ended.error
         assert stage.programs(talk) == []
+
+    @pytest.mark.req("HAR-01", "HAR-03")
+    async def test_a_model_that_goose_asks_over_responses(self, stage: Stage) -> None:
+        talk = await stage.open(model="gpt-5", effort="low", tools=StageTools().all)
+        turn = talk.composed('rehearse: call mcp__stage__remember {"fact": "tea"}\nrehearse: say Kept.')
+        assert (await talk.ask(turn)).reply == "Kept."
+        newest = stage.requests()[-1]
+        assert newest.path == "/v1/responses"
+        assert isinstance(newest.body, dict)
+        assert newest.body["reasoning"]["effort"] == "low"
+        text, behind = newest_user_texts(newest)
+        assert text == turn.text == newest.newest_user_text
+        assert re.fullmatch(self.kind.behind.removeprefix(r"\n"), behind, re.DOTALL)
+        assert talk.of(ToolReturned)[-1].text == "kept tea for main"
+        for directive, kind, status in RESPONSES_FAULTS:
+            ended = await talk.ask(f"rehearse: {directive}")
+            assert ended.error is not None, directive
+            assert (ended.error.kind, ended.error.status, ended.reply) == (kind, status, ""), directive
+        assert (await talk.ask("rehearse: say Alive.")).reply == "Alive."
 
     @pytest.mark.req("HAR-03", "AGP-02")
     async def test_an_image_reaches_a_model_of_which_goose_knows_that_it_sees(self, stage: Stage) -> None:
