@@ -1,6 +1,7 @@
 """The two protocols of OpenAI-compatible endpoints, each as a request made of a conversation and a stream that is read.
 
-Nothing here decides anything: the loop is in `session`.
+Nothing here decides anything: the loop is in `session`. A conversation goes into the request as it is (`extra_body`):
+the package would walk through all of it first, 0.4 ms a message on the host's loop.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ async def responses(client: Any, request: Request) -> Answer:
     stream = await client.responses.create(
         model=request.model,
         instructions=request.system_prompt,
-        input=[_responses_item(each) for each in request.items],
+        extra_body={"input": [_responses_item(each) for each in request.items]},
         store=False,
         stream=True,
         **options,
@@ -110,7 +111,8 @@ async def chat(client: Any, request: Request) -> Answer:
         ]
     stream = await client.chat.completions.create(
         model=request.model,
-        messages=[{"role": "system", "content": request.system_prompt}, *_chat_messages(request.items)],
+        messages=[],
+        extra_body={"messages": [{"role": "system", "content": request.system_prompt}, *_chat_messages(request.items)]},
         stream=True,
         stream_options={"include_usage": True},
         **options,
