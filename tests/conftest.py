@@ -1,7 +1,8 @@
 """What every test stands on: a home of its own, nobody's credentials in the environment, one async backend.
 
-Three rules live here because no single test can keep them: a test that needs the real Claude Code is skipped
-on a laptop without it and fails in CI; soak tests run only when asked for; a session leaves no child behind.
+Two rules live here because no single test can keep them: soak tests run only when asked for; a session leaves no child
+behind. A third is the suite's for authors (`buzz_author.testing.pytest_plugin`): a test that needs a real program is
+skipped on a laptop without it and fails in CI.
 """
 
 from __future__ import annotations
