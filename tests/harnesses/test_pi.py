@@ -171,7 +171,7 @@ class TestOnlyPi(Frame):
         talk = await stage.open(policy="ask")
         turn = await talk.send(using(stage.folder))
         reading = await talk.until(PermissionRequested, turn=turn, tool="read")
-        assert (reading.read_only, reading.arguments["path"]) == (True, f"{stage.folder}/work/tea.txt")
+        assert (reading.read_only, reading.arguments["path"]) == (True, str(stage.folder / "work" / "tea.txt"))
         await talk.session.answer(reading.request, "allow")
         writing = await talk.until(PermissionRequested, turn=turn, tool="write")
         assert (writing.read_only, writing.arguments["content"]) == (False, "new")

@@ -21,6 +21,7 @@ from buzz_host.programs.installing import Installed, Installer, InstallRefused, 
 from buzz_host.programs.places import ProgramPlaces
 from tests.host.programs.registry import TOY, TOY_FILES, Registry, need_npm, running
 
+NOWHERE = "http://127.0.0.1:9"
 DEADLINE_S = 60.0
 
 
@@ -193,7 +194,7 @@ def test_of_two_at_once_one_waits_and_says_so(folder: Path, registry: Registry) 
 
 @pytest.mark.req("HAR-06")
 def test_a_registry_that_is_not_there_is_one_line(folder: Path, registry: Registry) -> None:
-    environ = registry.environment(folder.parent) | {"npm_config_registry": "http://127.0.0.1:9"}
+    environ = registry.environment(folder.parent) | {"npm_config_registry": NOWHERE}
     with pytest.raises(FetchFailed) as raised:
         Installer(ProgramPlaces(folder, environ), environ=environ).install("toy", TOY)
     assert "the package registry cannot be reached" in str(raised.value)
