@@ -134,9 +134,10 @@ class Flow:
         reply = "" if status == "failed" else TEXT_SEPARATOR.join(text for text in turn.texts.values() if text)
         self._emit(TurnEnded(turn.turn, status, reply, _usage(turn.counts), error))
 
-    def is_calling(self, names: Collection[str]) -> bool:
-        """Whether a call of one of these tools has not returned."""
-        return self._open is not None and any(self.tools[call] in names for call in self._open.calls)
+    def is_calling(self, names: Collection[str] | None = None) -> bool:
+        """Whether a call has not returned: of one of these tools, or of any."""
+        calls = self._open.calls if self._open is not None else ()
+        return any(names is None or self.tools[call] in names for call in calls)
 
     # What the program says.
 
@@ -194,7 +195,7 @@ class Flow:
         turn = self._open
         if turn is None or not text:
             return
-        self._release()
+        self._followed(turn, message)
         if message not in turn.texts and faults.may_be_told(message, text):
             turn.held = (message, text)
             return
@@ -209,8 +210,14 @@ class Flow:
         turn.texts[message] += text
         self._emit(TextDelta(turn.turn, text))
 
+    def _followed(self, turn: _Open, message: str) -> None:
+        """More of what was held was said by the model; before something else, goose has told a fault and goes on."""
+        if turn.held is not None and turn.held[0] != message:
+            turn.held = None
+        self._release()
+
     def _release(self) -> None:
-        """Something follows what was held: the model has said it."""
+        """It was the model that said what was held."""
         turn = self._open
         if turn is not None and turn.held is not None:
             held, turn.held = turn.held, None
@@ -244,7 +251,7 @@ class Flow:
         turn = self._open
         if turn is None:
             return
-        self._release()
+        self._followed(turn, str(_object(_object(update.get("_meta")).get("goose")).get("messageId", "")))
         self._answers(turn)
         call = str(update.get("toolCallId"))
         turn.calls.add(call)

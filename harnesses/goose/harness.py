@@ -89,7 +89,7 @@ class GooseHarness:
         named = self._settings.get("model")
         if spec.model is None and isinstance(named, str):
             spec = attrs.evolve(spec, model=named)
-        environment = goose.environment(spec, self._environ, self._idle_s)
+        environment = goose.environment(spec, self._environ)
         return await GooseSession.start(spec, host, found, environment, self._idle_s, self._limit_bytes, self._log)
 
     def _found(self) -> FoundProgram:

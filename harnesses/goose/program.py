@@ -33,12 +33,16 @@ MODEL_KEYS: Final = ("OPENAI_API_KEY",)
 ENDPOINT_MODEL: Final = "default"
 CONFIG_FILE: Final = "config/config.yaml"
 SERVER_PREFIX: Final = "mcp__"
+# No deadline of its own: a stream stays open while the tools run that it has called, and both have deadlines here.
+NO_DEADLINE_S: Final = 24 * 3600
 QUIET: Final = {
+    "GOOSE_DEFAULT_EXTENSION_TIMEOUT": str(NO_DEADLINE_S),
     "GOOSE_DISABLE_KEYRING": "1",
     "GOOSE_DISABLE_SESSION_NAMING": "true",
     "GOOSE_PROVIDER_SKIP_BACKOFF": "true",
     "GOOSE_TELEMETRY_OFF": "1",
     "GOOSE_TOOL_PAIR_SUMMARIZATION": "false",
+    "OPENAI_TIMEOUT": str(NO_DEADLINE_S),
     "RUST_LOG": "off",
 }
 # The program's own tools that a policy may leave in a session; of these, the named ones only read.
@@ -46,11 +50,10 @@ OWN_EXTENSIONS: Final = frozenset({"developer"})
 READING: Final = frozenset({"tree", "read_image"})
 
 
-def environment(spec: SessionSpec, inherited: Mapping[str, str], idle_s: float) -> dict[str, str]:
+def environment(spec: SessionSpec, inherited: Mapping[str, str]) -> dict[str, str]:
     """All variables that the program gets in this session; `inherited` is the environment of the host."""
     own = passed_on(inherited, spec.config_dir) | QUIET
     own |= {"GOOSE_PATH_ROOT": str(spec.config_dir), "GOOSE_MODE": mode(spec.policy)}
-    own["OPENAI_TIMEOUT"] = str(max(1, int(idle_s)))
     if spec.model_url is not None:
         parts = urlsplit(openai_base_url(spec.model_url))
         own |= {

@@ -184,8 +184,10 @@ class GooseSession:
         asking = asyncio.ensure_future(rpc.ask("session/prompt", prompt, deadline_s=None))
         try:
             while not asking.done():
+                if self._asked or self._flow.is_calling():
+                    self._heard = time.monotonic()  # a person or a tool is waited for, not the model
                 left = self._heard + self._idle_s - time.monotonic()
-                if left <= 0 and not self._asked:
+                if left <= 0:
                     said = f"nothing was heard from the model for {self._idle_s:g} s"
                     await self._cut_off("failed", HarnessError("timeout", said, retryable=True))
                     return

@@ -307,6 +307,13 @@ class TestGooseAlone(Frame):
         assert (await talk.ask("rehearse: say Alive.")).reply == "Alive."
 
     @pytest.mark.req("HAR-03", "AGP-02")
+    async def test_a_tool_that_runs_for_longer_than_a_model_may_be_silent_is_waited_for(self, stage: Stage) -> None:
+        talk = await stage.open(fixed={"idle_s": 0.5}, tools=StageTools().all)
+        ended = await talk.ask("rehearse: call mcp__stage__slow {}\nrehearse: say Done.")  # it takes a second
+        assert (ended.status, ended.reply, ended.error) == ("completed", "Done.", None)
+        assert talk.of(ToolReturned)[-1].text == "at last"
+
+    @pytest.mark.req("HAR-03", "AGP-02")
     async def test_an_image_reaches_a_model_of_which_goose_knows_that_it_sees(self, stage: Stage) -> None:
         talk = await stage.open(model="gpt-4o", tools=StageTools().all)
         assert (await talk.ask("rehearse: call mcp__stage__picture\nrehearse: say Seen.")).reply == "Seen."
@@ -352,7 +359,7 @@ def test_an_endpoint_is_asked_at_its_own_path_with_the_key_that_it_may_have(
     url: str, host: str, path: str, key: str, tmp_path: Path
 ) -> None:
     spec = spec_for(GOOSE, tmp_path, url)
-    given_to_it = environment(spec, {"OPENAI_API_KEY": "secret", "HTTPS_PROXY": "x"}, 300)
+    given_to_it = environment(spec, {"OPENAI_API_KEY": "secret", "HTTPS_PROXY": "x"})
     assert (given_to_it["OPENAI_HOST"], given_to_it["OPENAI_BASE_PATH"]) == (host, path)
     assert given_to_it["OPENAI_API_KEY"] == key
     assert "HTTPS_PROXY" not in given_to_it
