@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from harnesses.goose.session import GooseSession
 
 IDLE_S: Final = 300.0
+NO_MODEL: Final = (
+    "goose needs the name of a model: `model` in the agent's file, or in [plugins.goose] of buzz.toml; "
+    "or give it a provider and a model by: buzz harness login goose"
+)
 
 
 class GooseHarness:
@@ -89,6 +93,8 @@ class GooseHarness:
         named = self._settings.get("model")
         if spec.model is None and isinstance(named, str):
             spec = attrs.evolve(spec, model=named)
+        if spec.model is None and spec.model_url is None and not self.logged_in(spec.config_dir):
+            raise faults.refused(NO_MODEL)
         environment = goose.environment(spec, self._environ)
         return await GooseSession.start(spec, host, found, environment, self._idle_s, self._limit_bytes, self._log)
 

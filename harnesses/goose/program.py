@@ -64,7 +64,8 @@ def environment(spec: SessionSpec, inherited: Mapping[str, str]) -> dict[str, st
     key = next((inherited[name] for name in MODEL_KEYS if inherited.get(name)), None)
     if spec.model_url is not None and is_loopback(spec.model_url):
         own["OPENAI_API_KEY"] = LOOPBACK_KEY
-    elif key is not None:
+    elif key is not None and (spec.model_url is not None or spec.model is not None):
+        # A key opens nothing without the name of a model; the program's own login has both.
         own |= {"GOOSE_PROVIDER": "openai", "OPENAI_API_KEY": key}
     model = spec.model or (ENDPOINT_MODEL if spec.model_url is not None else None)
     if model is not None:

@@ -240,6 +240,12 @@ class TestGooseAlone(Frame):
             await stage.open(tools=StageTools().all)
         assert refused.value.kind == "connection"
 
+    @pytest.mark.req("HAR-03")
+    async def test_a_key_without_the_name_of_a_model_is_refused_in_plain_words(self, stage: Stage) -> None:
+        with pytest.raises(HarnessError, match="needs the name of a model") as refused:
+            await stage.open(model_url=None, fixed={"environ": {"OPENAI_API_KEY": "secret", "PATH": "/bin"}})
+        assert refused.value.kind == "invalid-request"
+
     @pytest.mark.req("ASM-05")
     async def test_names_of_every_shape_are_the_wire_names(self, stage: Stage) -> None:
         async def call(call_id: str, name: str, arguments: JsonObject) -> ToolResult:
@@ -329,21 +335,26 @@ def test_what_is_encoded_encodes_to_itself_and_is_no_command(text: str) -> None:
     assert unicodedata.is_normalized("NFC", once)
 
 
-@pytest.mark.anyio
 @pytest.mark.program("goose")
 @pytest.mark.req("SEC-02")
-async def test_its_login_is_kept_in_its_folder_and_gives_nothing_else(tmp_path: Path) -> None:
+def test_its_login_is_kept_in_its_folder_and_stands_where_no_model_is_named(tmp_path: Path) -> None:
     from harnesses.goose import GooseHarness
 
-    harness = GooseHarness(programs=programs(), environ={"OPENAI_API_KEY": "secret", "PATH": "/bin"})
+    given_to_host = {"OPENAI_API_KEY": "secret", "PATH": "/bin"}
+    harness = GooseHarness(programs=programs(), environ=given_to_host)
     command = harness.login(tmp_path)
     assert command.argv[-1] == "configure"
     assert command.env["GOOSE_PATH_ROOT"] == str(tmp_path)
     assert "secret" not in command.env.values()
     assert not harness.logged_in(tmp_path)
+    spec = attrs.evolve(spec_for(GOOSE, tmp_path, ""), model_url=None, config_dir=tmp_path)
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "config.yaml").write_text("GOOSE_PROVIDER: openai\n", encoding="utf-8")
     assert harness.logged_in(tmp_path)
+    own = environment(spec, given_to_host)
+    assert not own.keys() & {"GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_API_KEY"}
+    named = environment(attrs.evolve(spec, model="gpt-5"), given_to_host)
+    assert (named["GOOSE_PROVIDER"], named["GOOSE_MODEL"], named["OPENAI_API_KEY"]) == ("openai", "gpt-5", "secret")
 
 
 @pytest.mark.parametrize(
