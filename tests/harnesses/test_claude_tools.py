@@ -81,6 +81,7 @@ async def meet(arguments):
 
 @tool("hold", "Never end", {}, annotations=READS)
 async def hold(arguments):
+    began.touch()
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -94,6 +95,8 @@ async def how(arguments):
 
 
 def apply(ctx):
+    global began
+    began = ctx.plugin.data_dir / "began"
     for each in (remember, picture, refuse, broken, meet, hold, how):
         ctx.agents.addTool(each)
 '''  # fmt: skip
@@ -205,6 +208,9 @@ async def test_an_interrupt_ends_the_call_and_the_session_goes_on(host: Host) ->
         async with session.turn("rehearse: call mcp__notes__hold") as stream:
             async for event in stream:
                 if isinstance(event, events.ToolCall):
+                    async with asyncio.timeout(DEADLINE_S):
+                        while not (host.home.data / "notes" / "began").exists():
+                            await asyncio.sleep(0.01)  # the program has said that it calls; now it has called
                     await session.interrupt()
                 if isinstance(event, events.TurnCompleted):
                     assert event.status == "interrupted"
