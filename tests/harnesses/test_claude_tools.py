@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -117,6 +118,13 @@ async def turn(session: Session, *lines: str) -> list[events.SessionEvent]:
         return [event async for event in stream]
 
 
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + DEADLINE_S
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} was not made"
+        time.sleep(0.01)
+
+
 def results(request: RecordedRequest) -> list[dict[str, Any]]:
     """What tools returned in a request of the model, in order."""
     assert isinstance(request.body, dict)
@@ -208,9 +216,8 @@ async def test_an_interrupt_ends_the_call_and_the_session_goes_on(host: Host) ->
         async with session.turn("rehearse: call mcp__notes__hold") as stream:
             async for event in stream:
                 if isinstance(event, events.ToolCall):
-                    async with asyncio.timeout(DEADLINE_S):
-                        while not (host.home.data / "notes" / "began").exists():
-                            await asyncio.sleep(0.01)  # the program has said that it calls; now it has called
+                    # The program has said that it calls: it is waited for that it has called.
+                    await asyncio.to_thread(wait_for, host.home.data / "notes" / "began")
                     await session.interrupt()
                 if isinstance(event, events.TurnCompleted):
                     assert event.status == "interrupted"
