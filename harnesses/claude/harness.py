@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from buzz_author.harness import Capabilities, HarnessError, Probe, SessionHost, SessionSpec
 from harnesses.claude import program
+from harnesses.stdio.environment import PASSED_ON
 
 if TYPE_CHECKING:
     from harnesses.claude.session import ClaudeSession
@@ -34,7 +35,7 @@ class ClaudeHarness:
         resume=True,
         permission_requests=True,
         key_variables=program.MODEL_KEYS,
-        inherits=program.PASSED_ON,
+        inherits=PASSED_ON,
     )
 
     def __init__(

@@ -15,6 +15,7 @@ from typing import Final
 
 from buzz_author.endpoints import is_loopback
 from buzz_author.harness import Probe, SessionSpec
+from harnesses.stdio.environment import LOOPBACK_KEY, PASSED_ON
 
 SDK: Final = "claude_agent_sdk"
 SDK_DISTRIBUTION: Final = "claude-agent-sdk"
@@ -26,21 +27,6 @@ INSTALL: Final = "install it with: pip install 'buzz-agents[claude]'"
 MAX_RETRIES: Final = 2
 # What a person may have set for this program's own model. All else that looks like a credential stays behind.
 MODEL_KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-# A loopback model needs no key, and must not get a person's; the program does not start a turn without one.
-LOOPBACK_KEY: Final = "no-key-for-a-loopback-model"
-PASSED_ON: Final = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-)
 # The SDK gives these to the program by itself; without them the two do not understand each other.
 SDK_VARIABLES: Final = (
     "CLAUDE_AGENT_SDK_VERSION",

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from buzz_author.framing import LINE_MAX_BYTES
 from buzz_author.harness import (
     Capabilities,
-    FoundProgram,
     LoginCommand,
-    Probe,
     SessionHost,
     SessionSpec,
 )
-from buzz_author.json_values import JsonObject
-from buzz_author.plugins import Programs
 from harnesses.codex import program as codex
 from harnesses.codex.encode import encoded
-from harnesses.stdio import faults
 from harnesses.stdio.environment import passed_on
-from harnesses.stdio.probing import probed
+from harnesses.stdio.installed import InstalledHarness
 
 if TYPE_CHECKING:
     from harnesses.codex.session import CodexSession
 
-IDLE_S: Final = 300.0
 
-
-class CodexHarness:
+class CodexHarness(InstalledHarness):
     """Codex through its app-server."""
 
     id = "codex"
@@ -46,29 +35,6 @@ class CodexHarness:
         key_variables=codex.MODEL_KEYS,
         inherits=codex.PASSED_ON,
     )
-
-    def __init__(
-        self,
-        *,
-        programs: Programs,
-        settings: JsonObject | None = None,
-        log: logging.Logger | None = None,
-        environ: Mapping[str, str] | None = None,
-        idle_s: float = IDLE_S,
-        limit_bytes: int = LINE_MAX_BYTES,
-    ) -> None:
-        """`programs` knows where the program is; `settings` may name a `model`; `environ` is the host's environment, of
-        which little is passed on; a model that says nothing for `idle_s` seconds has failed; `limit_bytes` bounds a
-        line of the program."""
-        self._programs = programs
-        self._settings = settings or {}
-        self._log = log or logging.getLogger(__name__)
-        self._environ = os.environ if environ is None else environ
-        self._idle_s = idle_s
-        self._limit_bytes = limit_bytes
-
-    async def probe(self) -> Probe:
-        return await probed(self._programs.find(self.id, self.program), self.title, self.id)
 
     def encode(self, text: str, spec: SessionSpec) -> str:
         """The text, with every `$name` kept from pulling in a skill."""
@@ -85,19 +51,9 @@ class CodexHarness:
 
     async def open(self, spec: SessionSpec, host: SessionHost) -> CodexSession:
         """Start the program, or resume one of its conversations. Raises `HarnessError`."""
-        import attrs
-
         from harnesses.codex.session import CodexSession
 
         found = self._found()
-        named = self._settings.get("model")
-        if spec.model is None and isinstance(named, str):
-            spec = attrs.evolve(spec, model=named)
+        spec = self._with_model(spec)
         environment = codex.environment(spec, self._environ)
         return await CodexSession.start(spec, host, found, environment, self._idle_s, self._limit_bytes, self._log)
-
-    def _found(self) -> FoundProgram:
-        found = self._programs.find(self.id, self.program)
-        if found is None:
-            raise faults.refused(f"{self.title} is not installed; install it with: buzz harness install {self.id}")
-        return found

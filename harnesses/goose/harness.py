@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from buzz_author.framing import LINE_MAX_BYTES
-from buzz_author.harness import Capabilities, FoundProgram, LoginCommand, Probe, SessionHost, SessionSpec
-from buzz_author.json_values import JsonObject
-from buzz_author.plugins import Programs
+from buzz_author.harness import Capabilities, LoginCommand, SessionHost, SessionSpec
 from harnesses.goose import program as goose
 from harnesses.goose.encode import encoded
 from harnesses.stdio import faults
 from harnesses.stdio.environment import passed_on
-from harnesses.stdio.probing import probed
+from harnesses.stdio.installed import InstalledHarness
 
 if TYPE_CHECKING:
     from harnesses.goose.session import GooseSession
 
-IDLE_S: Final = 300.0
 NO_MODEL: Final = (
     "goose needs the name of a model: `model` in the agent's file, or in [plugins.goose] of buzz.toml; "
     "or give it a provider and a model by: buzz harness login goose"
 )
 
 
-class GooseHarness:
+class GooseHarness(InstalledHarness):
     """goose over ACP."""
 
     id = "goose"
@@ -45,29 +36,6 @@ class GooseHarness:
         key_variables=goose.MODEL_KEYS,
         inherits=goose.PASSED_ON,
     )
-
-    def __init__(
-        self,
-        *,
-        programs: Programs,
-        settings: JsonObject | None = None,
-        log: logging.Logger | None = None,
-        environ: Mapping[str, str] | None = None,
-        idle_s: float = IDLE_S,
-        limit_bytes: int = LINE_MAX_BYTES,
-    ) -> None:
-        """`programs` knows where the program is; `settings` may name a `model`; `environ` is the host's environment, of
-        which little is passed on; a model that says nothing for `idle_s` seconds has failed; `limit_bytes` bounds a
-        line of the program."""
-        self._programs = programs
-        self._settings = settings or {}
-        self._log = log or logging.getLogger(__name__)
-        self._environ = os.environ if environ is None else environ
-        self._idle_s = idle_s
-        self._limit_bytes = limit_bytes
-
-    async def probe(self) -> Probe:
-        return await probed(self._programs.find(self.id, self.program), self.title, self.id)
 
     def encode(self, text: str, spec: SessionSpec) -> str:
         """The text, kept from being a command of the program's."""
@@ -90,16 +58,8 @@ class GooseHarness:
         from harnesses.goose.session import GooseSession
 
         found = self._found()
-        named = self._settings.get("model")
-        if spec.model is None and isinstance(named, str):
-            spec = attrs.evolve(spec, model=named)
+        spec = self._with_model(spec)
         if spec.model is None and spec.model_url is None and not self.logged_in(spec.config_dir):
             raise faults.refused(NO_MODEL)
         environment = goose.environment(spec, self._environ)
         return await GooseSession.start(spec, host, found, environment, self._idle_s, self._limit_bytes, self._log)
-
-    def _found(self) -> FoundProgram:
-        found = self._programs.find(self.id, self.program)
-        if found is None:
-            raise faults.refused(f"{self.title} is not installed; install it with: buzz harness install {self.id}")
-        return found
