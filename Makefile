@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-WORKERS ?= 2
+# More than the two cores that are counted with: many tests wait for programs.
+WORKERS ?= 4
 SOAK_TIMEOUT_S := 3600
 
 .PHONY: help demo programs test check bench soak constraints clean

@@ -258,29 +258,3 @@ def test_what_is_not_here_is_a_failure_only_where_it_is_named(buzz: Buzz, home: 
     assert (done.code, done.out) == (2, "")
     done = buzz("harness", "doctor", "codex", "--attached")
     assert (done.code, done.out) == (2, "")
-
-
-@pytest.mark.req("HAR-01", "HAR-06", "TRN-01")
-@pytest.mark.program("claude", "codex", "goose", "pi")
-def test_the_doctor_is_green_for_each_real_program(buzz: Buzz, home: Path, shared_programs: dict[str, str]) -> None:
-    done = buzz("harness", "doctor", *BEHIND, "--json", **shared_programs)
-    assert done.code == 0, done.out
-    assert [row["harness"] for row in done.rows] == list(BEHIND)
-    for row in done.rows:
-        assert (row["state"], row["fault"], row["tool"]) == ("holds", "", "answered")
-        assert (row["arrived"]["role"], row["arrived"]["newest"], row["arrived"]["last"]) == ("user", True, True)
-        behind = row["arrived"]["behind"].strip()
-        assert behind.startswith(BEHIND[row["harness"]])
-        assert bool(behind) == bool(BEHIND[row["harness"]])
-        assert "PATH" in row["exposed"]
-
-
-# What each program itself adds behind the turn's text.
-BEHIND = {"claude": "", "codex": "", "goose": "<turn-context>", "pi": ""}
-SHARED = os.environ.get("BUZZ_PROGRAMS")
-
-
-@pytest.fixture
-def shared_programs() -> dict[str, str]:
-    """Where the programs are that these tests were given."""
-    return {"BUZZ_PROGRAMS": SHARED} if SHARED else {}
