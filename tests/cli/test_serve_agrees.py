@@ -33,6 +33,12 @@ def dropped(folder: Path, name: str, body: str) -> None:
     (folder / f"{name}.py").write_text(f'inject = ("agents",)\n\n\ndef apply(ctx):\n    {body}\n', encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def no_shared_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken out here is taken out of this home, and of no folder that others use."""
+    monkeypatch.delenv("BUZZ_PROGRAMS", raising=False)
+
+
 @pytest.fixture
 def furnished(home: Path, work: Path) -> Path:
     """A home in which there is something to show for every command."""
