@@ -7,6 +7,7 @@ the suite; its `kind` is made here. After one whole turn it says its native id, 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import json
 import sys
@@ -24,7 +25,14 @@ WORD: Final = "The word is heron."
 
 
 def under_test(file: str, name: str) -> HarnessUnderTest:
-    """The `kind` of a class in a test module."""
+    """The `kind` of a class in a test module, which may be one of a package."""
+    folder, dotted = Path(file).resolve().parent, Path(file).stem
+    if (folder / "__init__.py").is_file():
+        while (folder / "__init__.py").is_file():
+            dotted, folder = f"{folder.name}.{dotted}", folder.parent
+        sys.path.insert(0, str(folder))
+        found: HarnessUnderTest = getattr(importlib.import_module(dotted), name).kind
+        return found
     made = importlib.util.spec_from_file_location("harness_under_test", file)
     assert made is not None
     assert made.loader is not None

@@ -58,6 +58,7 @@ class SessionTools:
         self._agent = agent
         self._session = session
         self._call_faults = list(faults)
+        self._known = {each.plugin for each in self._by_name.values()} | {each.plugin for each in faults}
         self._stopping: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -132,7 +133,12 @@ class SessionTools:
         return _bounded(found, await self._run(found, offered, arguments))
 
     def take_faults(self) -> tuple[PluginFault, ...]:
-        """What went wrong in calls since this was asked last; for the next turn's faults."""
+        """What went wrong in calls since this was asked last, and whose tools came too late; for the next turn's faults."""
+        for each in self._contributions.snapshot(TOOLS):
+            if each.plugin not in self._known and self._why_not(each.plugin) is None:
+                self._known.add(each.plugin)
+                said = "its tools come with the next session: it was not active yet when this one began"
+                self._call_faults.append(PluginFault(each.plugin, PHASE, said))
         taken, self._call_faults = tuple(self._call_faults), []
         return taken
 

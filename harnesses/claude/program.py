@@ -87,7 +87,8 @@ def environment(spec: SessionSpec, inherited: Mapping[str, str]) -> dict[str, st
         "CLAUDE_CODE_MAX_RETRIES": str(MAX_RETRIES),
     }
     if spec.model_url is not None:
-        own["ANTHROPIC_BASE_URL"] = spec.model_url
+        # The program puts the path behind it by itself.
+        own["ANTHROPIC_BASE_URL"] = spec.model_url.rstrip("/").removesuffix("/v1")
     if spec.model_url is not None and is_loopback(spec.model_url):
         own["ANTHROPIC_API_KEY"] = LOOPBACK_KEY
     else:

@@ -186,10 +186,13 @@ class PiSession:
         self._flow.interrupting()
         try:
             async with asyncio.timeout(INTERRUPT_DEADLINE_S):
-                await self._dialogs.withdraw(self._rpc)
                 if not self._before_1:
                     await self._rpc.ask("clear_queue")
-                await self._rpc.ask("abort")
+                # Before what it asked is withdrawn, or it would go on with that; it answers once both have reached it.
+                stopping = asyncio.ensure_future(self._rpc.ask("abort"))
+                await asyncio.sleep(0)
+                await self._dialogs.withdraw(self._rpc)
+                await stopping
         except TimeoutError as error:
             raise HarnessError("timeout", f"{TITLE} does not stop") from error
         except HarnessError as error:  # it died: the stream tells

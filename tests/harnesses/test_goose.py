@@ -314,7 +314,7 @@ class TestGooseAlone(Frame):
 
     @pytest.mark.req("HAR-03", "AGP-02")
     async def test_a_tool_that_runs_for_longer_than_a_model_may_be_silent_is_waited_for(self, stage: Stage) -> None:
-        talk = await stage.open(fixed={"idle_s": 0.5}, tools=StageTools().all)
+        talk = await stage.open(fixed={"idle_s": 0.9}, tools=StageTools().all)
         ended = await talk.ask("rehearse: call mcp__stage__slow {}\nrehearse: say Done.")  # it takes a second
         assert (ended.status, ended.reply, ended.error) == ("completed", "Done.", None)
         assert talk.of(ToolReturned)[-1].text == "at last"

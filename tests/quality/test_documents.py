@@ -70,8 +70,14 @@ def _of(*languages: str) -> list[Block]:
 
 def buzz_commands(text: str) -> Iterator[list[str]]:
     """The words after `buzz` of each command in a shell block, comments and redirections taken off."""
-    for line in text.replace("\\\n", " ").split("\n"):
-        words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+    lines = text.replace("\\\n", " ").split("\n")
+    for line in lines:
+        try:
+            words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+        except ValueError:
+            if line.startswith("$ ") or not any(each.startswith("$ ") for each in lines):
+                raise
+            continue  # what a command printed need not be one
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             del words[0]
         if not words or Path(words[0]).name != "buzz":

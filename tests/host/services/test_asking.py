@@ -100,7 +100,7 @@ async def test_an_interrupt_ends_a_call_that_waits_for_a_person(host: Host) -> N
         assert told[-1].status == "interrupted"
 
 
-@pytest.mark.req("SUP-01", "HAR-03", "HAR-04", "AUD-03")
+@pytest.mark.req("HAR-03", "HAR-04", "AUD-03")
 async def test_twenty_sessions_at_once_each_with_turns_of_its_own(host: Host) -> None:
     async with Rehearsal.start() as model, AsyncExitStack() as stack:
         opened = [

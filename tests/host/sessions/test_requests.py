@@ -287,7 +287,7 @@ async def test_a_call_outside_of_a_turn_is_denied(home: Path) -> None:
         assert (await calls(stage)).verdict == "deny"
 
 
-@pytest.mark.req("SUP-01")
+@pytest.mark.req("HAR-03")
 async def test_a_program_can_be_there_before_the_first_turn(home: Path) -> None:
     harness = ScriptedHarness()
     async with staged(home, harness, program=True) as stage:
@@ -297,7 +297,7 @@ async def test_a_program_can_be_there_before_the_first_turn(home: Path) -> None:
         assert len(harness.sessions) == 1, "the turn went to the program that was there"
 
 
-@pytest.mark.req("SUP-01", "HAR-03")
+@pytest.mark.req("HAR-03")
 async def test_a_program_that_died_before_the_first_turn_is_started_again(home: Path) -> None:
     harness = ScriptedHarness()
     async with staged(home, harness, program=True) as stage:
@@ -311,7 +311,7 @@ async def test_a_program_that_died_before_the_first_turn_is_started_again(home: 
         assert len(harness.sessions) == 2
 
 
-@pytest.mark.req("SUP-01", "HAR-03")
+@pytest.mark.req("HAR-03")
 async def test_a_program_that_could_not_be_started_beforehand_fails_the_first_turn_and_is_tried_again(
     home: Path,
 ) -> None:

@@ -312,3 +312,21 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(host: Host) -> None:
     assert "there is no tool 'mcp__notes__nothing'" in words(unknown)
     bare = await SessionAccess(cast(ProgramHost, None), "all").call_tool("c-3", "Bash", {})
     assert bare.is_error
+
+
+@pytest.mark.req("REG-02", "TRN-06")
+async def test_tools_that_came_after_the_session_began_are_told_once(host: Host) -> None:
+    tools = SessionTools.take(
+        host.plugins.contributions, lambda plugin: None, refresh=host.plugins.refresh, agent="main", session="s"
+    )
+    assert tools.take_faults() == ()
+    (host.home.plugins / "late.py").write_text(
+        "from buzz_author import tool\n\n\n@tool('x', 'X.', {})\nasync def x(arguments):\n    return 'x'\n\n\n"
+        "def apply(ctx):\n    ctx.agents.addTool(x)\n",
+        encoding="utf-8",
+    )
+    await host.plugins.refresh()
+    await host.plugins.settle(10.0)
+    (fault,) = tools.take_faults()
+    assert (fault.plugin, "come with the next session" in fault.message) == ("late", True)
+    assert tools.take_faults() == ()
