@@ -133,7 +133,7 @@ class SessionTools:
         return _bounded(found, await self._run(found, offered, arguments))
 
     def take_faults(self) -> tuple[PluginFault, ...]:
-        """What went wrong in calls since this was asked last, and whose tools came too late; for the next turn's faults."""
+        """For the next turn's faults: what went wrong in calls since this was asked last, and whose tools came late."""
         for each in self._contributions.snapshot(TOOLS):
             if each.plugin not in self._known and self._why_not(each.plugin) is None:
                 self._known.add(each.plugin)
