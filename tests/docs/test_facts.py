@@ -261,10 +261,12 @@ def test_the_settings_and_the_home_are_those_that_are_read(tmp_path: Path) -> No
 @pytest.mark.req("OPS-01")
 def test_the_variables_and_exit_codes_are_those_of_the_code() -> None:
     from buzz_host.cli import endings
+    from buzz_host.programs import places
     from harnesses.claude import program
+    from harnesses.codex import program as codex
 
     variables = first_column(SETTINGS, "variable | meaning")
-    assert variables == ["BUZZ_HOME", "NO_COLOR", *program.MODEL_KEYS]
+    assert variables == ["BUZZ_HOME", "NO_COLOR", places.PROGRAMS_VARIABLE, *codex.MODEL_KEYS, *program.MODEL_KEYS]
     codes = {value for name, value in vars(endings).items() if name.startswith("EXIT_")}
     assert {int(row[0]) for row in tables(SETTINGS)["code | meaning"]} == codes | {0}
 
