@@ -13,6 +13,7 @@ import pytest
 from buzz_host.cli import buzz as root
 from tests.cli.commands import PARROT, Buzz, Done
 from tests.cli.hosts import serving
+from tests.conftest import SOAK
 
 PLUGINS = Path(__file__).parent / "plugins"
 EVERYTHING = 'say "Hello"\ntool\nretry\ncompact\nsay " you"'
@@ -157,6 +158,12 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("audit", "verify", "--head", "ab" * 32),
     ("audit", "verify", "--head", "ab" * 32, "--json"),
 )
+# With reduced counts, what a command tells as JSON is left to the commands that tell nothing else.
+TRIED = [
+    each
+    for each in COMMANDS
+    if SOAK or "--json" not in each or tuple(word for word in each if word != "--json") not in COMMANDS
+]
 
 
 @pytest.mark.req("CLI-01", "OPS-01", "PLG-06")
@@ -172,7 +179,7 @@ def test_every_command_says_the_same_with_a_running_host_and_without(
     with serving(environment, work) as host:
         served = list(_told(buzz))
         assert host.end() == (0, b"")
-    for command, without, with_host in zip(COMMANDS, alone, served, strict=True):
+    for command, without, with_host in zip(TRIED, alone, served, strict=True):
         assert with_host == without, command
     # The commands did what they are here for.
     assert {each.code for each in alone} == {0, 1, 2}
@@ -186,7 +193,7 @@ def test_no_command_is_missing_above() -> None:
 
 
 def _told(buzz: Buzz) -> Iterator[Done]:
-    for command in COMMANDS:
+    for command in TRIED:
         newest = {"TURN": "", "SESSION": ""}
         if {"TURN", "SESSION"} & set(command):
             row = buzz("audit", "turns", "--json", "--limit", "1").rows[0]
